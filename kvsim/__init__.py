@@ -1,0 +1,30 @@
+"""kvsim: where the KV-cache memory of LLM serving goes, and what that costs."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "ConfigError": "errors",
+    "InvariantError": "errors",
+    "KvsimError": "errors",
+    "RequestStream": "requests",
+    "StalledError": "errors",
+    "TraceError": "errors",
+}
+
+__all__ = sorted([*_HOME, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for (PEP 562), so that ``import kvsim`` costs nothing."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'kvsim' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"kvsim.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

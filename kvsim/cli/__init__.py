@@ -1,0 +1,73 @@
+"""The ``kvsim`` command. Its subcommands live in the modules of this package and are imported when used.
+
+Nothing here computes: a command reads its options, calls one function of the library, and prints. Errors are one
+line on stderr and exit code 2.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any, NoReturn
+
+import click
+
+import kvsim
+from kvsim.errors import KvsimError, unknown
+
+# command -> (module of this package, line for `kvsim --help`); the module is imported only when the command runs
+COMMANDS: dict[str, tuple[str, str]] = {}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module only when that command is run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in the order in which they are declared."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"kvsim.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Refuse an unknown command with the nearest known one."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise unknown("command", args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any of them."""
+        if COMMANDS:
+            with formatter.section("Commands"):
+                formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(kvsim.__version__, prog_name="kvsim")
+def cli() -> None:
+    """Where the KV-cache memory of LLM serving goes, and what that costs."""
+
+
+def main() -> NoReturn:
+    """Run the command line: exit code 0, 2 for input that cannot be meant, 130 for Ctrl-C."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        fail(error.format_message())
+    except KvsimError as error:
+        fail(str(error))
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("kvsim: interrupted; nothing was written", err=True)
+        sys.exit(130)
+    sys.exit(0)
+
+
+def fail(message: str) -> NoReturn:
+    """Say one line on stderr and exit with code 2."""
+    click.echo(f"kvsim: {' '.join(message.split())}", err=True)
+    sys.exit(2)

@@ -1,0 +1,1254 @@
+"""The hot part: flat int64 arrays in, integers out.
+
+This is the only file that imports numba, and all compiled functions stand here, because numba's disk cache notices
+edits only in the file of the function that it cached. Kernels never raise: being out of memory is a value.
+
+From top to bottom: small things (reservations, bit sets, trees); ``Blocks``, a pool in blocks; ``Extents``, a
+contiguous pool; ``Run``, a simulated server with its accounts; ``advance``, which runs it. A name in capitals is an
+index into the array that it is defined beside. The three states are NamedTuples of arrays, since numba caches
+functions of those and passing one costs about 2 us.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+IntArray = npt.NDArray[np.int64]
+
+_uncached_said = False
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a function, with its machine code kept on disk where a folder for that can be written."""
+    global _uncached_said
+    try:
+        return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    except RuntimeError:  # numba found no folder that it can write
+        if not _uncached_said:
+            _uncached_said = True
+            print("kvsim: no writable cache folder; kernels are compiled in every process", file=sys.stderr)
+        return numba.njit(nogil=True, error_model="numpy")(function)
+
+
+# --- verdicts, reservations, placements --------------------------------------------------------------------------
+
+OK, LATER, NEVER = 0, 1, 2
+ON_DEMAND, MAX, POW2, ORACLE = 0, 1, 2, 3
+PAGED, BUDDY, FIRST_FIT, BEST_FIT = 0, 1, 2, 3
+
+NIL = -1
+FOREVER = 2**62
+LIMB = 2**62  # an integral is hi * LIMB + lo
+
+
+@kernel
+def reservation(kind: int, num_tokens: int, final_tokens: int, max_model_len: int) -> int:
+    """Slots asked for at admission. Only pow2 (at its bucket) and oracle look at the future length."""
+    if kind == MAX:
+        return max_model_len
+    if kind == POW2:
+        output = final_tokens - num_tokens + 1
+        bucket = 1
+        while bucket < output:
+            bucket <<= 1
+        return min(max_model_len, num_tokens + bucket)
+    if kind == ORACLE:
+        return final_tokens
+    return num_tokens
+
+
+@kernel
+def iteration_ns(latency: npt.NDArray[np.float64], batch: int, prefill: int, context: int) -> int:
+    """Length of an iteration: the one place where both steppers get it from, so that they agree to the bit."""
+    return np.int64(np.rint(latency[0] + latency[1] * batch + latency[2] * prefill + latency[3] * context))
+
+
+@kernel
+def mix(iteration: int, request: int, logical: int, physical: int, multiplier: int) -> int:
+    """Hash four integers modulo the prime 2^31 - 1, which leaves room for every product in an int64."""
+    prime = 2147483647
+    h = (iteration * multiplier + request) % prime
+    h = (h * multiplier + logical) % prime
+    h = (h * multiplier + physical) % prime
+    return (h * h + multiplier) % prime
+
+
+# --- bit scans ---------------------------------------------------------------------------------------------------
+
+WORD_BITS = 32
+WORD_SHIFT = 5
+# the powers of two below 2^32 differ modulo 37: a table lookup finds the bit
+_BIT_OF = np.zeros(37, dtype=np.int64)
+for _bit in range(WORD_BITS):
+    _BIT_OF[(1 << _bit) % 37] = _bit
+
+
+@kernel
+def lowest_bit(word: int) -> int:
+    """Index of the lowest set bit of 0 < word < 2^32."""
+    return _BIT_OF[(word & -word) % 37]
+
+
+@kernel
+def highest_bit(word: int) -> int:
+    """Index of the highest set bit of 0 < word < 2^62."""
+    bit = 0
+    step = 32
+    while step:
+        if word >> step:
+            word >>= step
+            bit += step
+        step >>= 1
+    return bit
+
+
+@kernel
+def ceil_order(size: int) -> int:
+    """Smallest k with 2^k >= size."""
+    return highest_bit(2 * size - 1)
+
+
+# --- Blocks: a pool cut into blocks of one size ------------------------------------------------------------------
+#
+#   block table (block size 4)          pool
+#   row 0: [ 3, 1 ]  6 tokens           0 free   1 row 0: t4 t5 .. ..   2 row 1: t0 t1 .. ..   3 row 0: t0 t1 t2 t3
+
+# counts, of both kinds of pool
+CAPACITY, RESERVATION, MAX_LEN, USED, PROMISED, REQUESTED, HELD, FREE = range(8)
+BLOCK_SIZE, NUM_BLOCKS = 8, 9  # Blocks; FREE counts blocks
+PLACEMENT, ROOT, ORDERS = 8, 9, 10  # Extents; FREE counts slots, ORDERS is a mask of buddy orders with a free piece
+NUM_COUNTS = 11
+
+# rows, of both kinds: tokens written, tokens at the end, slots asked for
+TOKENS, FINAL, LIMIT = 0, 1, 2
+BLOCKS = 3  # Blocks: number of blocks
+START, SIZE = 3, 4  # Extents: first slot, slots held
+
+
+class Blocks(NamedTuple):
+    """A pool in blocks.
+
+    ``counts`` (11,); ``rows`` (4, rows); ``stack`` (blocks,) with the free ones on ``stack[:counts[FREE]]``, the top
+    last; ``refs`` (blocks,) owners of each block; ``table`` (rows, blocks a row).
+    """
+
+    counts: IntArray
+    rows: IntArray
+    stack: IntArray
+    refs: IntArray
+    table: IntArray
+
+
+@kernel
+def blocks_take(pool: Blocks, row: int, num_blocks: int) -> None:
+    """Move blocks from the top of the stack to the end of a row's table; the caller knows that there are enough."""
+    have = pool.rows[BLOCKS, row]
+    top = pool.counts[FREE]
+    for i in range(num_blocks):
+        block = pool.stack[top - 1 - i]
+        pool.refs[block] = 1
+        pool.table[row, have + i] = block
+    pool.counts[FREE] = top - num_blocks
+    pool.rows[BLOCKS, row] = have + num_blocks
+    limit = pool.rows[LIMIT, row]
+    slots = num_blocks * pool.counts[BLOCK_SIZE]
+    final = pool.rows[FINAL, row]
+    pool.rows[LIMIT, row] = limit + slots
+    pool.counts[HELD] += slots
+    pool.counts[PROMISED] += min(final, limit + slots) - min(final, limit)
+
+
+@kernel
+def blocks_reserve(pool: Blocks, row: int, num_tokens: int, final_tokens: int, keep_free: int) -> int:
+    """Give a row its blocks at admission, all or none, leaving ``keep_free`` blocks free."""
+    counts, rows = pool.counts, pool.rows
+    size = counts[BLOCK_SIZE]
+    asked = reservation(counts[RESERVATION], num_tokens, final_tokens, counts[MAX_LEN])
+    if (max(asked, final_tokens) + size - 1) // size > counts[NUM_BLOCKS]:
+        return NEVER
+    needed = (asked + size - 1) // size
+    if needed + keep_free > counts[FREE]:
+        return LATER
+    rows[TOKENS, row] = num_tokens
+    rows[FINAL, row] = final_tokens
+    rows[LIMIT, row] = 0
+    rows[BLOCKS, row] = 0
+    blocks_take(pool, row, needed)
+    counts[USED] += num_tokens
+    return OK
+
+
+@kernel
+def blocks_append(pool: Blocks, order: IntArray, steps: int) -> int:
+    """Grow every row in ``order`` by up to ``steps`` tokens, one iteration at a time; return the whole iterations."""
+    counts, rows = pool.counts, pool.rows
+    size = counts[BLOCK_SIZE]
+    num_rows = len(order)
+    used_before = counts[USED]
+    done = 0
+    while done < steps:
+        crossing = 0
+        for i in range(num_rows):
+            row = order[i]
+            crossing += rows[TOKENS, row] == rows[LIMIT, row]
+        if crossing > counts[FREE]:
+            break
+        top = counts[FREE]
+        for i in range(num_rows):
+            row = order[i]
+            tokens = rows[TOKENS, row]
+            limit = rows[LIMIT, row]
+            rows[TOKENS, row] = tokens + 1
+            if tokens == limit:
+                top -= 1
+                block = pool.stack[top]
+                pool.refs[block] = 1
+                pool.table[row, rows[BLOCKS, row]] = block
+                rows[BLOCKS, row] += 1
+                rows[LIMIT, row] = limit + size
+                counts[PROMISED] += min(size, rows[FINAL, row] - limit)
+        counts[FREE] = top
+        counts[HELD] += crossing * size
+        done += 1
+    counts[USED] = used_before + done * num_rows
+    return done
+
+
+@kernel
+def blocks_free(pool: Blocks, row: int) -> int:
+    """Take a row's blocks back, the last logical block first; return the slots."""
+    counts, rows = pool.counts, pool.rows
+    top = counts[FREE]
+    for i in range(rows[BLOCKS, row] - 1, -1, -1):
+        block = pool.table[row, i]
+        pool.refs[block] -= 1
+        if pool.refs[block] == 0:
+            pool.stack[top] = block
+            top += 1
+    counts[FREE] = top
+    slots = rows[LIMIT, row]
+    counts[USED] -= rows[TOKENS, row]
+    counts[PROMISED] -= min(rows[FINAL, row], slots)
+    counts[HELD] -= slots
+    rows[:, row] = 0
+    return slots
+
+
+# --- Extents: a contiguous pool ----------------------------------------------------------------------------------
+
+
+class Extents(NamedTuple):
+    """A pool of contiguous extents.
+
+    ``counts`` (11,); ``rows`` (5, rows). A free extent is known by its first slot: ``sizes`` has its length there (0
+    elsewhere), ``ends`` has its first slot at its end. First-fit: ``tree`` holds above ``sizes`` the maximum of every 16
+    entries, level on level, at offsets ``levels``. Best-fit: ``child`` (2, capacity + 2) is a treap of the free extents
+    ordered by (size, address). Buddy: ``tree`` is a set of bits for each order, with a summary bit for 32 bits below,
+    level on level, at offsets ``levels`` (orders, 5).
+    """
+
+    counts: IntArray
+    rows: IntArray
+    sizes: IntArray
+    ends: IntArray
+    tree: IntArray
+    levels: IntArray
+    child: IntArray
+
+
+# Buddy. Pieces are powers of two, at multiples of their size. Because the pool is cut into maximal powers of two, the
+# largest first, a piece and its buddy come from one original piece if and only if the two together end inside the pool.
+
+
+@kernel
+def buddy_put(pool: Extents, order: int, start: int) -> None:
+    """Enter a free piece."""
+    index = start >> order
+    for level in range(pool.levels.shape[1]):
+        word = pool.levels[order, level] + (index >> WORD_SHIFT)
+        before = pool.tree[word]
+        pool.tree[word] = before | (1 << (index & (WORD_BITS - 1)))
+        if before:
+            return
+        index >>= WORD_SHIFT
+    pool.counts[ORDERS] |= 1 << order
+
+
+@kernel
+def buddy_drop(pool: Extents, order: int, start: int) -> None:
+    """Strike out a free piece."""
+    index = start >> order
+    for level in range(pool.levels.shape[1]):
+        word = pool.levels[order, level] + (index >> WORD_SHIFT)
+        pool.tree[word] &= ~(1 << (index & (WORD_BITS - 1)))
+        if pool.tree[word]:
+            return
+        index >>= WORD_SHIFT
+    pool.counts[ORDERS] &= ~(1 << order)
+
+
+@kernel
+def buddy_has(pool: Extents, order: int, start: int) -> bool:
+    """Whether this piece is free as a whole and not part of a larger one."""
+    index = start >> order
+    return (pool.tree[pool.levels[order, 0] + (index >> WORD_SHIFT)] >> (index & (WORD_BITS - 1))) & 1 != 0
+
+
+@kernel
+def buddy_lowest(pool: Extents, order: int) -> int:
+    """First slot of the lowest free piece of an order that has one."""
+    index = 0
+    for level in range(pool.levels.shape[1] - 1, -1, -1):
+        index = (index << WORD_SHIFT) + lowest_bit(pool.tree[pool.levels[order, level] + index])
+    return index << order
+
+
+@kernel
+def buddy_take(pool: Extents, order: int) -> int:
+    """Cut a piece of an order from the smallest that is large enough, keeping the lower half at each cut."""
+    larger = pool.counts[ORDERS] >> order
+    if larger == 0:
+        return NIL
+    have = order + lowest_bit(larger)
+    start = buddy_lowest(pool, have)
+    buddy_drop(pool, have, start)
+    while have > order:
+        have -= 1
+        buddy_put(pool, have, start + (1 << have))
+    return start
+
+
+@kernel
+def buddy_give(pool: Extents, order: int, start: int) -> None:
+    """Take a piece back and merge it with its buddy as long as that is free."""
+    while True:
+        low = start & ~(1 << order)
+        if low + (2 << order) > pool.counts[CAPACITY] or not buddy_has(pool, order, start ^ (1 << order)):
+            break
+        buddy_drop(pool, order, start ^ (1 << order))
+        start = low
+        order += 1
+    buddy_put(pool, order, start)
+
+
+# First-fit: a tree over positions, each node the maximum of 16 below.
+
+FAN = 16
+FAN_SHIFT = 4
+
+
+@kernel
+def tree_set(pool: Extents, start: int, size: int) -> None:
+    """Set the length of the free extent at a position (0: there is none) and the maxima above it."""
+    pool.sizes[start] = size
+    index = start >> FAN_SHIFT
+    largest = size
+    first = index << FAN_SHIFT
+    for i in range(first, first + FAN):
+        largest = max(largest, pool.sizes[i])
+    for level in range(len(pool.levels)):
+        here = pool.levels[level, 0] + index
+        if pool.tree[here] == largest:
+            return
+        pool.tree[here] = largest
+        if level + 1 == len(pool.levels):
+            return
+        index >>= FAN_SHIFT
+        first = pool.levels[level, 0] + (index << FAN_SHIFT)
+        for i in range(first, first + FAN):
+            largest = max(largest, pool.tree[i])
+
+
+@kernel
+def tree_first(pool: Extents, size: int) -> int:
+    """Lowest position with a free extent of at least ``size`` slots."""
+    index = 0
+    if pool.tree[pool.levels[len(pool.levels) - 1, 0]] < size:
+        return NIL
+    for level in range(len(pool.levels) - 2, -1, -1):
+        index <<= FAN_SHIFT
+        while pool.tree[pool.levels[level, 0] + index] < size:
+            index += 1
+    index <<= FAN_SHIFT
+    while pool.sizes[index] < size:
+        index += 1
+    return index
+
+
+# Best-fit: a treap by (size, address). Position `capacity + 1` is the anchor, whose left child is the root.
+
+
+@kernel
+def priority(start: int) -> int:
+    """Pseudo-random rank of a treap node, from its address alone."""
+    h = (start * 2654435761) & 0xFFFFFFFF
+    h ^= h >> 15
+    h = (h * 2246822519) & 0xFFFFFFFF
+    return ((h ^ (h >> 13)) << 31) + start
+
+
+@kernel
+def treap_put(pool: Extents, start: int, size: int) -> None:
+    """Enter a free extent."""
+    sizes, child = pool.sizes, pool.child
+    sizes[start] = size
+    parent, side = len(sizes) - 1, 0
+    node = child[side, parent]
+    rank = priority(start)
+    while node != NIL and priority(node) > rank:
+        side = 1 if (sizes[node] < size or (sizes[node] == size and node < start)) else 0
+        parent = node
+        node = child[side, parent]
+    child[side, parent] = start
+    low, low_side, high, high_side = start, 0, start, 1
+    while node != NIL:  # split what hung here by the new key
+        if sizes[node] < size or (sizes[node] == size and node < start):
+            child[low_side, low] = node
+            low, low_side = node, 1
+            node = child[1, node]
+        else:
+            child[high_side, high] = node
+            high, high_side = node, 0
+            node = child[0, node]
+    child[low_side, low] = NIL
+    child[high_side, high] = NIL
+
+
+@kernel
+def treap_drop(pool: Extents, start: int) -> None:
+    """Strike out a free extent."""
+    sizes, child = pool.sizes, pool.child
+    size = sizes[start]
+    parent, side = len(sizes) - 1, 0
+    node = child[side, parent]
+    while node != start:
+        side = 1 if (sizes[node] < size or (sizes[node] == size and node < start)) else 0
+        parent = node
+        node = child[side, parent]
+    left, right = child[0, start], child[1, start]
+    while left != NIL and right != NIL:  # merge what hung below it
+        if priority(left) > priority(right):
+            child[side, parent] = left
+            parent, side = left, 1
+            left = child[1, left]
+        else:
+            child[side, parent] = right
+            parent, side = right, 0
+            right = child[0, right]
+    child[side, parent] = left if right == NIL else right
+    sizes[start] = 0
+
+
+@kernel
+def treap_first(pool: Extents, size: int) -> int:
+    """Smallest free extent of at least ``size`` slots, the lowest of those."""
+    best = NIL
+    node = pool.child[0, len(pool.sizes) - 1]
+    while node != NIL:
+        if pool.sizes[node] >= size:
+            best = node
+            node = pool.child[0, node]
+        else:
+            node = pool.child[1, node]
+    return best
+
+
+# What the three placements have in common.
+
+
+@kernel
+def extents_put(pool: Extents, start: int, size: int) -> None:
+    """Enter a free extent (first-fit, best-fit)."""
+    pool.ends[start + size] = start
+    if pool.counts[PLACEMENT] == FIRST_FIT:
+        tree_set(pool, start, size)
+    else:
+        treap_put(pool, start, size)
+
+
+@kernel
+def extents_drop(pool: Extents, start: int) -> None:
+    """Strike out a free extent (first-fit, best-fit)."""
+    if pool.counts[PLACEMENT] == FIRST_FIT:
+        tree_set(pool, start, 0)
+    else:
+        treap_drop(pool, start)
+
+
+@kernel
+def extents_take(pool: Extents, size: int) -> int:
+    """Cut ``size`` slots from the lower end of a free extent; return the first slot, or NIL."""
+    if pool.counts[PLACEMENT] == BUDDY:
+        return buddy_take(pool, ceil_order(size))
+    start = tree_first(pool, size) if pool.counts[PLACEMENT] == FIRST_FIT else treap_first(pool, size)
+    if start == NIL:
+        return NIL
+    rest = pool.sizes[start] - size
+    extents_drop(pool, start)
+    if rest:
+        extents_put(pool, start + size, rest)
+    return start
+
+
+@kernel
+def extents_give(pool: Extents, start: int, size: int) -> None:
+    """Take slots back and merge them with the free extents beside them."""
+    if pool.counts[PLACEMENT] == BUDDY:
+        buddy_give(pool, highest_bit(size), start)
+        return
+    after = start + size
+    if after < pool.counts[CAPACITY] and pool.sizes[after]:
+        size += pool.sizes[after]
+        extents_drop(pool, after)
+    before = pool.ends[start]  # may be stale: it counts only if the extent there still ends here
+    if before != NIL and pool.sizes[before] and before + pool.sizes[before] == start:
+        start = before
+        size += pool.sizes[before]
+        extents_drop(pool, before)
+    extents_put(pool, start, size)
+
+
+@kernel
+def extents_held(pool: Extents, asked: int) -> int:
+    """Slots that an extent for ``asked`` slots occupies: buddy rounds up to a power of two."""
+    return 1 << ceil_order(asked) if pool.counts[PLACEMENT] == BUDDY else asked
+
+
+@kernel
+def extents_largest(pool: Extents) -> int:
+    """Length of the largest free extent, 0 if there is none."""
+    if pool.counts[PLACEMENT] == BUDDY:
+        return 1 << highest_bit(pool.counts[ORDERS]) if pool.counts[ORDERS] else 0
+    if pool.counts[PLACEMENT] == FIRST_FIT:
+        return pool.tree[pool.levels[len(pool.levels) - 1, 0]]
+    node, largest = pool.child[0, len(pool.sizes) - 1], 0
+    while node != NIL:
+        largest = pool.sizes[node]
+        node = pool.child[1, node]
+    return largest
+
+
+@kernel
+def extents_servable(pool: Extents, asked: int) -> bool:
+    """Whether an empty pool has an extent for ``asked`` slots."""
+    capacity = pool.counts[CAPACITY]
+    return extents_held(pool, asked) <= (1 << highest_bit(capacity) if pool.counts[PLACEMENT] == BUDDY else capacity)
+
+
+@kernel
+def extents_reserve(pool: Extents, row: int, num_tokens: int, final_tokens: int) -> int:
+    """Give a row its extent at admission."""
+    counts, rows = pool.counts, pool.rows
+    asked = reservation(counts[RESERVATION], num_tokens, final_tokens, counts[MAX_LEN])
+    if not extents_servable(pool, asked):
+        return NEVER
+    start = extents_take(pool, asked)
+    if start == NIL:
+        return LATER
+    held = extents_held(pool, asked)
+    rows[TOKENS, row] = num_tokens
+    rows[FINAL, row] = final_tokens
+    rows[LIMIT, row] = asked
+    rows[START, row] = start
+    rows[SIZE, row] = held
+    counts[FREE] -= held
+    counts[USED] += num_tokens
+    counts[PROMISED] += final_tokens
+    counts[REQUESTED] += asked
+    counts[HELD] += held
+    return OK
+
+
+@kernel
+def extents_append(pool: Extents, order: IntArray, steps: int) -> int:
+    """Grow every row in ``order`` inside its extent by up to ``steps`` tokens; return the whole iterations."""
+    rows = pool.rows
+    done = steps
+    for i in range(len(order)):
+        done = min(done, rows[LIMIT, order[i]] - rows[TOKENS, order[i]])
+    for i in range(len(order)):
+        rows[TOKENS, order[i]] += done
+    pool.counts[USED] += done * len(order)
+    return done
+
+
+@kernel
+def extents_free(pool: Extents, row: int) -> int:
+    """Take a row's extent back; return the slots."""
+    counts, rows = pool.counts, pool.rows
+    size = rows[SIZE, row]
+    extents_give(pool, rows[START, row], size)
+    counts[FREE] += size
+    counts[USED] -= rows[TOKENS, row]
+    counts[PROMISED] -= rows[FINAL, row]
+    counts[REQUESTED] -= rows[LIMIT, row]
+    counts[HELD] -= size
+    rows[:, row] = 0
+    return size
+
+
+@kernel
+def extents_blocked(pool: Extents, asked: int) -> bool:
+    """Whether ``asked`` slots are free in all, and yet no extent serves them: external fragmentation."""
+    return asked <= pool.counts[FREE] and extents_held(pool, asked) > extents_largest(pool)
+
+
+# --- accounts ----------------------------------------------------------------------------------------------------
+
+# Integrals over time, two limbs each: slots x ns (the first five) and requests x ns.
+USED_NS, PROMISED_NS, REQUESTED_NS, HELD_NS, BLOCKED_NS, RUNNING_NS, WAITING_NS = 0, 2, 4, 6, 8, 10, 12
+NUM_INTEGRALS = 7
+# Nanoseconds in which memory, the sequence cap or the token budget kept the head of the queue out; then plain counters.
+MEMORY_NS, SEQS_NS, BUDGET_NS = 14, 15, 16
+ITERATIONS, SEQUENCES, GENERATED, ADMISSIONS, PREEMPTIONS, RECOMPUTED, FINISHED = 17, 18, 19, 20, 21, 22, 23
+ACCOUNT_LENGTH = 24
+
+BY_ARRIVALS, BY_MEMORY, BY_SEQS, BY_BUDGET = 0, 1, 2, 3
+
+
+@kernel
+def add(account: IntArray, integral: int, amount: int) -> None:
+    """Add 0 <= amount < 2^62 to a two-limb integral."""
+    low = account[integral + 1] + amount
+    if low >= LIMB:
+        low -= LIMB
+        account[integral] += 1
+    account[integral + 1] = low
+
+
+@kernel
+def add_product(account: IntArray, integral: int, value: int, ns: int) -> None:
+    """Add value x ns for 0 <= value < 2^31 and 0 <= ns < 2^62."""
+    add(account, integral, value * (ns & 0x7FFFFFFF))
+    high = value * (ns >> 31)
+    account[integral] += high >> 31
+    add(account, integral, (high & 0x7FFFFFFF) << 31)
+
+
+# --- a simulated server ------------------------------------------------------------------------------------------
+
+# requests
+ARRIVAL, PROMPT, OUTPUT = 0, 1, 2
+# outcome, a column a request
+ADMITTED, FIRST_TOKEN, FINISH, PREEMPTED, RECOMPUTED_TOKENS, PROGRESS, STATUS = 0, 1, 2, 3, 4, 5, 6
+# statuses
+PENDING, DONE, TOO_LONG, TOO_LARGE, MALFORMED = 0, 1, 2, 3, 4
+# seats, a column a row: in iteration i the row holds OFFSET + i tokens; its last token comes in iteration LAST
+REQUEST, OFFSET, LAST, NEXT, PREVIOUS = 0, 1, 2, 3, 4
+# due: a list for each phase, of the rows that need a block in iterations of that phase
+FIRST_DUE, LAST_DUE, NUM_DUE = 0, 1, 2
+
+# clock: settings
+PLACED, GROWS, STATIC, MAX_SEQS, MAX_BATCHED, KEEP_FREE, AWAITED, DIGESTING = 0, 1, 2, 3, 4, 5, 6, 7
+# clock: time
+NOW, UNTIL, BUSY, ITERATION, ACCOUNTED, SETTLED, NEXT_LAST, BATCH_END = 8, 9, 10, 11, 12, 13, 14, 15
+# clock: queue and batch
+KNOWN, HEAD, ARRIVED, WAITING, NUM_PREEMPTED, RUNNING, GROWING, DECODING, PREFILL, CONTEXT = range(16, 26)
+BOUND, BLOCKED, NUM_COMPLETED, FREE_ROWS = 26, 27, 28, 29
+# clock: timeline and marks
+WIDTH, NUM_BINS_DONE, EDGE, NEXT_MARK, BACKLOG, TARGET = 30, 31, 32, 33, 34, 35
+DIGEST_A, DIGEST_B = 36, 37
+CLOCK_LENGTH = 38
+
+# what `advance` returns
+PAUSED, SLEEPING, REACHED, COMPLETED, IDLE, STALLED, BEGUN = 0, 1, 2, 3, 4, 5, 6
+# SETTLED: whether the next iteration can only be growth, if no request comes (the queue is empty) or whatever comes (its
+# head is shut out)
+UNSETTLED, QUEUE_EMPTY, HEAD_SHUT_OUT = 0, 1, 2
+# stages of a backlog's window
+NO_BACKLOG, BEFORE_WINDOW, IN_WINDOW, AFTER_WINDOW = 0, 1, 2, 3
+
+
+class Run(NamedTuple):
+    """A server, its queue and its accounts.
+
+    ``clock`` (38,) scalars; ``latency`` (4,) ns; ``requests`` (3, n); ``outcome`` (7, n); ``order`` (rows,) the running
+    rows by (arrival, index); ``seats`` (5, rows); ``free_rows`` (rows,) a stack; ``preempted`` (rows,) a stack of
+    requests, the earliest on top; ``completed`` (rows,) requests that someone waits for; ``due`` (3, block size);
+    ``account`` (24,) as it stands at ACCOUNTED; ``timeline`` (bins + 1, 24) accounts at multiples of WIDTH; ``marks``
+    (m,) times and ``marked`` (m, 24) accounts then.
+    """
+
+    clock: IntArray
+    latency: npt.NDArray[np.float64]
+    requests: IntArray
+    outcome: IntArray
+    order: IntArray
+    seats: IntArray
+    free_rows: IntArray
+    preempted: IntArray
+    completed: IntArray
+    due: IntArray
+    account: IntArray
+    timeline: IntArray
+    marks: IntArray
+    marked: IntArray
+
+
+# Time passes.
+
+
+@kernel
+def arrive(run: Run, until: int) -> None:
+    """Count the requests that came by a time as waiting, each since its own arrival."""
+    clock = run.clock
+    while clock[ARRIVED] < clock[KNOWN] and run.requests[ARRIVAL, clock[ARRIVED]] <= until:
+        if run.outcome[STATUS, clock[ARRIVED]] == PENDING:
+            clock[WAITING] += 1
+            add(run.account, WAITING_NS, until - run.requests[ARRIVAL, clock[ARRIVED]])
+        clock[ARRIVED] += 1
+
+
+@kernel
+def bound_for(run: Run, ns: int) -> None:
+    """Book a time to what kept the head of the queue out."""
+    if run.clock[BOUND] == BY_MEMORY:
+        run.account[MEMORY_NS] += ns
+    elif run.clock[BOUND] == BY_SEQS:
+        run.account[SEQS_NS] += ns
+    elif run.clock[BOUND] == BY_BUDGET:
+        run.account[BUDGET_NS] += ns
+
+
+@kernel
+def next_edge(run: Run) -> None:
+    """Find the next instant at which the accounts are copied."""
+    clock = run.clock
+    clock[EDGE] = (clock[NUM_BINS_DONE] + 1) * clock[WIDTH]
+    if clock[NEXT_MARK] < len(run.marks):
+        clock[EDGE] = min(clock[EDGE], run.marks[clock[NEXT_MARK]])
+
+
+@kernel
+def copy_accounts(run: Run) -> None:
+    """Copy the accounts at an edge; when the timeline is full, keep every second copy and double the width."""
+    clock = run.clock
+    if clock[EDGE] == (clock[NUM_BINS_DONE] + 1) * clock[WIDTH]:
+        clock[NUM_BINS_DONE] += 1
+        run.timeline[clock[NUM_BINS_DONE]] = run.account
+        if clock[NUM_BINS_DONE] == len(run.timeline) - 1:
+            clock[NUM_BINS_DONE] //= 2
+            clock[WIDTH] *= 2
+            for i in range(1, clock[NUM_BINS_DONE] + 1):
+                run.timeline[i] = run.timeline[2 * i]
+    while clock[NEXT_MARK] < len(run.marks) and run.marks[clock[NEXT_MARK]] == clock[EDGE]:
+        run.marked[clock[NEXT_MARK]] = run.account
+        clock[NEXT_MARK] += 1
+    next_edge(run)
+
+
+@kernel
+def accrue(counts: IntArray, run: Run, until: int) -> None:
+    """Bring the accounts forward to a time, the state having been constant since they were last, cut at the edges.
+
+    An edge at ``until`` itself waits for the next call, so that a copy holds what happened at its own instant.
+    """
+    clock, account = run.clock, run.account
+    while clock[ACCOUNTED] < until:
+        if clock[EDGE] == clock[ACCOUNTED]:
+            copy_accounts(run)
+            continue
+        cut = min(until, clock[EDGE])
+        ns = cut - clock[ACCOUNTED]
+        add_product(account, USED_NS, counts[USED], ns)
+        add_product(account, PROMISED_NS, counts[PROMISED], ns)
+        add_product(account, REQUESTED_NS, counts[REQUESTED], ns)
+        add_product(account, HELD_NS, counts[HELD], ns)
+        add_product(account, BLOCKED_NS, clock[BLOCKED], ns)
+        add_product(account, RUNNING_NS, clock[RUNNING], ns)
+        add_product(account, WAITING_NS, clock[WAITING], ns)
+        arrive(run, cut)
+        bound_for(run, ns)
+        clock[ACCOUNTED] = cut
+
+
+@kernel
+def mark_now(run: Run) -> None:
+    """Copy the accounts at this instant: an end of a backlog's window."""
+    run.marks[run.clock[BACKLOG] - BEFORE_WINDOW] = run.clock[NOW]
+    run.marked[run.clock[BACKLOG] - BEFORE_WINDOW] = run.account
+    run.clock[BACKLOG] += 1
+
+
+@kernel
+def digest(run: Run, request: int, logical: int, physical: int) -> None:
+    """Add one entry of a block table (or one extent) to the hash of all that were ever held."""
+    clock = run.clock
+    prime = 2147483647
+    clock[DIGEST_A] = (clock[DIGEST_A] + mix(clock[ITERATION], request, logical, physical, 1000003)) % prime
+    clock[DIGEST_B] = (clock[DIGEST_B] + mix(clock[ITERATION], request, logical, physical, 69621)) % prime
+
+
+# The rows that need a block in an iteration: a list for each phase, in order of (arrival, index), which is the order of
+# admission too, since the queue is served from its head and the latest are evicted first.
+
+
+@kernel
+def enlist(run: Run, row: int) -> None:
+    """Enter a row at the end of the list of its phase."""
+    due, seats = run.due, run.seats
+    phase = (1 - seats[OFFSET, row]) % due.shape[1]
+    last = due[LAST_DUE, phase]
+    seats[PREVIOUS, row] = last
+    seats[NEXT, row] = NIL
+    if last == NIL:
+        due[FIRST_DUE, phase] = row
+    else:
+        seats[NEXT, last] = row
+    due[LAST_DUE, phase] = row
+    due[NUM_DUE, phase] += 1
+
+
+@kernel
+def delist(run: Run, row: int, phase: int) -> None:
+    """Take a row from its list."""
+    due, seats = run.due, run.seats
+    before, after = seats[PREVIOUS, row], seats[NEXT, row]
+    if before == NIL:
+        due[FIRST_DUE, phase] = after
+    else:
+        seats[NEXT, before] = after
+    if after == NIL:
+        due[LAST_DUE, phase] = before
+    else:
+        seats[PREVIOUS, after] = before
+    due[NUM_DUE, phase] -= 1
+
+
+@kernel
+def take_due(pool: Blocks, run: Run, phase: int) -> None:
+    """Give a block to each row that needs one in this iteration; the caller knows that there are enough."""
+    counts, rows, seats = pool.counts, pool.rows, run.seats
+    size = counts[BLOCK_SIZE]
+    top = counts[FREE]
+    counts[HELD] += run.due[NUM_DUE, phase] * size
+    promised = counts[PROMISED]
+    row = run.due[FIRST_DUE, phase]
+    while row != NIL:
+        after = seats[NEXT, row]
+        top -= 1
+        block = pool.stack[top]
+        pool.refs[block] = 1
+        logical = rows[BLOCKS, row]
+        pool.table[row, logical] = block
+        rows[BLOCKS, row] = logical + 1
+        limit = rows[LIMIT, row]
+        left = rows[FINAL, row] - limit
+        promised += min(size, left)
+        rows[LIMIT, row] = limit + size
+        if left <= size:
+            delist(run, row, phase)
+        if run.clock[DIGESTING]:
+            digest(run, seats[REQUEST, row], logical, block)
+        row = after
+    counts[FREE] = top
+    counts[PROMISED] = promised
+
+
+# An iteration begins: growth, admission, its length.
+
+
+@kernel
+def soonest(run: Run) -> None:
+    """Find the next iteration in which a row's last token comes."""
+    clock = run.clock
+    soon = FOREVER
+    for i in range(clock[RUNNING]):
+        last = run.seats[LAST, run.order[i]]
+        if last >= clock[ITERATION]:
+            soon = min(soon, last)
+    clock[NEXT_LAST] = soon
+
+
+@kernel
+def evict_latest(pool: Blocks, run: Run) -> None:
+    """Evict the running request latest by (arrival, index): its blocks are freed, its progress is kept."""
+    clock, seats = run.clock, run.seats
+    clock[RUNNING] -= 1
+    clock[GROWING] -= 1
+    row = run.order[clock[RUNNING]]
+    request = seats[REQUEST, row]
+    tokens = seats[OFFSET, row] + clock[ITERATION] - 1
+    if pool.rows[LIMIT, row] < pool.rows[FINAL, row]:
+        delist(run, row, (1 - seats[OFFSET, row]) % run.due.shape[1])
+    pool.rows[TOKENS, row] = tokens
+    blocks_free(pool, row)
+    run.outcome[PREEMPTED, request] += 1
+    run.outcome[PROGRESS, request] = tokens - run.requests[PROMPT, request] + 1
+    run.preempted[clock[NUM_PREEMPTED]] = request
+    clock[NUM_PREEMPTED] += 1
+    clock[WAITING] += 1
+    run.free_rows[clock[FREE_ROWS]] = row
+    clock[FREE_ROWS] += 1
+    run.account[PREEMPTIONS] += 1
+
+
+@kernel
+def grow(blocks: Blocks, extents: Extents, run: Run) -> int:
+    """Give every running row the slot that it needs in this iteration; return how many had to go for it."""
+    clock = run.clock
+    if clock[RUNNING] == 0:
+        return 0
+    if clock[PLACED] != PAGED:
+        extents.counts[USED] += clock[GROWING]
+        return 0
+    evicted = 0
+    if clock[GROWS]:
+        phase = clock[ITERATION] % run.due.shape[1]
+        while run.due[NUM_DUE, phase] > blocks.counts[FREE]:
+            evict_latest(blocks, run)
+            evicted += 1
+        if evicted:
+            soonest(run)
+        take_due(blocks, run, phase)
+    blocks.counts[USED] += clock[GROWING]
+    return evicted
+
+
+@kernel
+def waiting_head(run: Run) -> int:
+    """The request at the head of the queue, or NIL. Preempted ones, being older, lead."""
+    clock = run.clock
+    if clock[NUM_PREEMPTED]:
+        return run.preempted[clock[NUM_PREEMPTED] - 1]
+    while clock[HEAD] < clock[KNOWN] and run.outcome[STATUS, clock[HEAD]] != PENDING:
+        clock[HEAD] += 1
+    if clock[HEAD] < clock[KNOWN] and run.requests[ARRIVAL, clock[HEAD]] <= clock[NOW]:
+        return clock[HEAD]
+    return NIL
+
+
+@kernel
+def seat(blocks: Blocks, extents: Extents, run: Run, request: int, tokens: int) -> bool:
+    """Admit a request if there is memory for it."""
+    clock = run.clock
+    row = run.free_rows[clock[FREE_ROWS] - 1]
+    final = run.requests[PROMPT, request] + run.requests[OUTPUT, request] - 1
+    if clock[PLACED] == PAGED:
+        verdict = blocks_reserve(blocks, row, tokens, final, clock[KEEP_FREE] if clock[RUNNING] else 0)
+    else:
+        verdict = extents_reserve(extents, row, tokens, final)
+    if verdict != OK:
+        return False
+    clock[FREE_ROWS] -= 1
+    run.seats[REQUEST, row] = request
+    run.seats[OFFSET, row] = tokens - clock[ITERATION]
+    run.seats[LAST, row] = final - run.seats[OFFSET, row]
+    clock[NEXT_LAST] = min(clock[NEXT_LAST], run.seats[LAST, row])
+    run.order[clock[RUNNING]] = row
+    clock[RUNNING] += 1
+    clock[GROWING] += 1
+    leave_queue(run, request, tokens)
+    if clock[GROWS] and blocks.rows[LIMIT, row] < final:
+        enlist(run, row)
+    if clock[DIGESTING]:
+        digest_row(blocks, extents, run, row)
+    return True
+
+
+@kernel
+def leave_queue(run: Run, request: int, tokens: int) -> None:
+    """Take the head from the queue, and note that it was admitted or has to be computed again."""
+    clock = run.clock
+    clock[WAITING] -= 1
+    run.account[ADMISSIONS] += 1
+    if clock[NUM_PREEMPTED]:
+        clock[NUM_PREEMPTED] -= 1
+        run.outcome[RECOMPUTED_TOKENS, request] += tokens
+        run.account[RECOMPUTED] += tokens
+    else:
+        clock[HEAD] += 1
+        run.outcome[ADMITTED, request] = clock[NOW]
+
+
+@kernel
+def digest_row(blocks: Blocks, extents: Extents, run: Run, row: int) -> None:
+    """Hash what a row was given at admission."""
+    request = run.seats[REQUEST, row]
+    if run.clock[PLACED] != PAGED:
+        digest(run, request, extents.rows[SIZE, row], extents.rows[START, row])
+        return
+    for logical in range(blocks.rows[BLOCKS, row]):
+        digest(run, request, logical, blocks.table[row, logical])
+
+
+@kernel
+def admit(blocks: Blocks, extents: Extents, run: Run) -> None:
+    """Admit from the head of the queue, without skipping, while memory and the caps allow it."""
+    clock = run.clock
+    while True:
+        request = waiting_head(run)
+        if request == NIL:
+            clock[BOUND] = BY_ARRIVALS
+            return
+        if clock[RUNNING] >= clock[MAX_SEQS]:
+            clock[BOUND] = BY_SEQS
+            return
+        tokens = run.requests[PROMPT, request] + run.outcome[PROGRESS, request]
+        if clock[RUNNING] and clock[DECODING] + clock[PREFILL] + tokens > clock[MAX_BATCHED]:
+            clock[BOUND] = BY_BUDGET
+            return
+        if not seat(blocks, extents, run, request, tokens):
+            clock[BOUND] = BY_MEMORY
+            return
+        clock[PREFILL] += tokens
+
+
+@kernel
+def admit_batch(blocks: Blocks, extents: Extents, run: Run) -> None:
+    """Form a static batch of what waits now, padded to its longest prompt."""
+    clock = run.clock
+    longest = 0
+    while True:
+        request = waiting_head(run)
+        if request == NIL:
+            clock[BOUND] = BY_ARRIVALS
+            break
+        if clock[RUNNING] >= clock[MAX_SEQS]:
+            clock[BOUND] = BY_SEQS
+            break
+        if not seat(blocks, extents, run, request, run.requests[PROMPT, request]):
+            clock[BOUND] = BY_MEMORY
+            break
+        longest = max(longest, run.requests[PROMPT, request])
+    clock[PREFILL] = clock[RUNNING] * longest
+    clock[BATCH_END] = 0
+    for i in range(clock[RUNNING]):
+        clock[BATCH_END] = max(clock[BATCH_END], run.seats[LAST, run.order[i]])
+
+
+@kernel
+def begin(blocks: Blocks, extents: Extents, run: Run) -> int:
+    """Begin an iteration: growth, admission, and how long it will last."""
+    clock = run.clock
+    arrive(run, clock[NOW])
+    decoded = clock[CONTEXT] + clock[PREFILL]
+    evicted = grow(blocks, extents, run)
+    clock[DECODING] = clock[RUNNING]
+    clock[PREFILL] = 0
+    if evicted:
+        clock[BOUND] = BY_MEMORY
+    elif not clock[STATIC]:
+        admit(blocks, extents, run)
+    elif clock[RUNNING] == 0:
+        admit_batch(blocks, extents, run)
+    request = waiting_head(run)
+    if clock[RUNNING] == 0:
+        return IDLE if request == NIL else STALLED
+    clock[SETTLED] = UNSETTLED
+    clock[BLOCKED] = 0
+    if request != NIL and not evicted and clock[RUNNING] == clock[DECODING]:
+        clock[SETTLED] = HEAD_SHUT_OUT
+    if request == NIL:
+        clock[SETTLED] = QUEUE_EMPTY
+        if clock[BACKLOG] == BEFORE_WINDOW:
+            clock[BACKLOG] = AFTER_WINDOW
+        elif clock[BACKLOG] == IN_WINDOW:
+            mark_now(run)
+    elif clock[PLACED] != PAGED:
+        final = run.requests[PROMPT, request] + run.requests[OUTPUT, request] - 1
+        kind, longest = extents.counts[RESERVATION], extents.counts[MAX_LEN]
+        if extents_blocked(extents, reservation(kind, run.requests[PROMPT, request], final, longest)):
+            clock[BLOCKED] = extents.counts[FREE]
+    if clock[STATIC]:
+        clock[CONTEXT] = decoded + clock[RUNNING] if clock[DECODING] else 0
+    else:
+        used = blocks.counts[USED] if clock[PLACED] == PAGED else extents.counts[USED]
+        clock[CONTEXT] = used - clock[PREFILL]
+    clock[UNTIL] = clock[NOW] + iteration_ns(run.latency, clock[RUNNING], clock[PREFILL], clock[CONTEXT])
+    clock[BUSY] = 1
+    return BEGUN
+
+
+# An iteration ends: accounts, first tokens, completions.
+
+
+@kernel
+def finish(blocks: Blocks, extents: Extents, run: Run, row: int) -> None:
+    """Return a result, and its memory."""
+    clock = run.clock
+    request = run.seats[REQUEST, row]
+    if clock[PLACED] == PAGED:
+        blocks.rows[TOKENS, row] = blocks.rows[FINAL, row]
+        blocks_free(blocks, row)
+    else:
+        extents.rows[TOKENS, row] = extents.rows[FINAL, row]
+        extents_free(extents, row)
+    run.outcome[FINISH, request] = clock[NOW]
+    run.outcome[STATUS, request] = DONE
+    run.account[FINISHED] += 1
+    run.free_rows[clock[FREE_ROWS]] = row
+    clock[FREE_ROWS] += 1
+    if clock[AWAITED]:
+        run.completed[clock[NUM_COMPLETED]] = request
+        clock[NUM_COMPLETED] += 1
+
+
+@kernel
+def complete(blocks: Blocks, extents: Extents, run: Run) -> None:
+    """Let go of the rows whose last token has come; in a static batch, of all of them when the longest is done."""
+    clock = run.clock
+    kept = 0
+    for i in range(clock[RUNNING]):
+        row = run.order[i]
+        grown = run.seats[LAST, row] == clock[ITERATION]
+        clock[GROWING] -= grown
+        returned = clock[ITERATION] == clock[BATCH_END] if clock[STATIC] else grown
+        if returned:
+            finish(blocks, extents, run, row)
+        else:
+            run.order[kept] = row
+            kept += 1
+    clock[RUNNING] = kept
+    clock[SETTLED] = UNSETTLED
+    if clock[BACKLOG] == BEFORE_WINDOW and run.account[FINISHED] >= clock[TARGET]:
+        mark_now(run)
+
+
+@kernel
+def end(blocks: Blocks, extents: Extents, run: Run) -> None:
+    """End an iteration."""
+    clock, account = run.clock, run.account
+    accrue(blocks.counts if clock[PLACED] == PAGED else extents.counts, run, clock[UNTIL])
+    clock[NOW] = clock[UNTIL]
+    account[ITERATIONS] += 1
+    account[SEQUENCES] += clock[RUNNING]
+    account[GENERATED] += clock[GROWING]
+    for i in range(clock[DECODING], clock[RUNNING]):
+        request = run.seats[REQUEST, run.order[i]]
+        if run.outcome[PROGRESS, request] == 0:
+            run.outcome[FIRST_TOKEN, request] = clock[NOW]
+    last = clock[ITERATION] == clock[NEXT_LAST]
+    if last:
+        complete(blocks, extents, run)
+    clock[ITERATION] += 1
+    clock[BUSY] = 0
+    if last:
+        soonest(run)
+
+
+# Between two events nothing but growth happens.
+
+
+@kernel
+def leap(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: int) -> int:
+    """Run iterations in which nothing but growth happens; return how many.
+
+    Stops before an iteration in which a last token comes, a request may be admitted, blocks run short, or an edge of
+    the accounts is crossed: that one is an ordinary iteration. Work is O(1) an iteration besides the blocks taken.
+    """
+    clock, account = run.clock, run.account
+    paged = clock[PLACED] == PAGED
+    counts = blocks.counts if paged else extents.counts
+    size = run.due.shape[1]
+    until = min(horizon, clock[EDGE])
+    waiting_head(run)  # passes over rejected requests
+    watched = FOREVER
+    if clock[SETTLED] == QUEUE_EMPTY and clock[HEAD] < clock[KNOWN]:
+        watched = run.requests[ARRIVAL, clock[HEAD]]
+    batch, growing = clock[RUNNING], clock[GROWING]
+    step = batch if clock[STATIC] else growing
+    context = clock[CONTEXT] + clock[PREFILL]
+    used = counts[USED]
+    now = clock[NOW]
+    start = now
+    steps = min(budget, clock[NEXT_LAST] - clock[ITERATION])
+    used_ns = promised_ns = held_ns = 0
+    done = 0
+    while done < steps and now < watched:
+        phase = clock[ITERATION] % size
+        short = run.due[NUM_DUE, phase] > blocks.counts[FREE]
+        ns = iteration_ns(run.latency, batch, 0, context + step)
+        if short or now + ns > until or (used_ns | promised_ns | held_ns) >= 2**61 or ns >= 2**30:
+            break
+        if run.due[NUM_DUE, phase]:
+            take_due(blocks, run, phase)
+        context += step
+        used += growing
+        used_ns += used * ns
+        promised_ns += counts[PROMISED] * ns
+        held_ns += counts[HELD] * ns
+        now += ns
+        clock[ITERATION] += 1
+        done += 1
+    if done == 0:
+        return 0
+    add(account, USED_NS, used_ns)
+    add(account, PROMISED_NS, promised_ns)
+    add(account, HELD_NS, held_ns)
+    ns = now - start
+    add_product(account, REQUESTED_NS, counts[REQUESTED], ns)
+    add_product(account, BLOCKED_NS, clock[BLOCKED], ns)
+    add_product(account, RUNNING_NS, batch, ns)
+    add_product(account, WAITING_NS, clock[WAITING], ns)
+    arrive(run, now)
+    bound_for(run, ns)
+    account[ITERATIONS] += done
+    account[SEQUENCES] += done * batch
+    account[GENERATED] += done * growing
+    counts[USED] = used
+    clock[CONTEXT] = context
+    clock[PREFILL] = 0
+    clock[DECODING] = batch
+    clock[NOW] = clock[ACCOUNTED] = now
+    return done
+
+
+@kernel
+def advance(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: int) -> int:
+    """Run a server up to a time, or until someone has to be told something; say which.
+
+    PAUSED: the budget of iterations is used up. SLEEPING: an iteration lasts beyond the horizon, until UNTIL. REACHED:
+    the horizon. COMPLETED: a request is done that someone waits for. IDLE: nothing to do. STALLED: nothing can be done.
+    """
+    clock = run.clock
+    while True:
+        if clock[BUSY]:
+            if clock[UNTIL] > horizon:
+                return SLEEPING
+            end(blocks, extents, run)
+            if clock[NUM_COMPLETED]:
+                return COMPLETED
+        if budget <= 0:
+            return PAUSED
+        if clock[SETTLED]:
+            budget -= leap(blocks, extents, run, horizon, budget)
+        if clock[NOW] >= horizon:
+            return REACHED
+        budget -= 1
+        state = begin(blocks, extents, run)
+        if state == STALLED:
+            return STALLED
+        if state == IDLE:
+            clock[CONTEXT] = clock[BLOCKED] = 0
+            if clock[HEAD] == clock[KNOWN]:
+                return IDLE
+            if run.requests[ARRIVAL, clock[HEAD]] > horizon:
+                return REACHED
+            clock[NOW] = run.requests[ARRIVAL, clock[HEAD]]
+            accrue(blocks.counts if clock[PLACED] == PAGED else extents.counts, run, clock[NOW])
+
+
+@kernel
+def close(blocks: Blocks, extents: Extents, run: Run, until: int) -> None:
+    """Bring the accounts forward to the end of a run, and copy them if that is an edge."""
+    accrue(blocks.counts if run.clock[PLACED] == PAGED else extents.counts, run, until)
+    if run.clock[EDGE] == run.clock[ACCOUNTED]:
+        copy_accounts(run)
+
+
+@kernel
+def sync(blocks: Blocks, extents: Extents, run: Run) -> None:
+    """Write down the tokens of every running row, which ``advance`` knows but does not keep."""
+    clock = run.clock
+    rows = blocks.rows if clock[PLACED] == PAGED else extents.rows
+    begun = clock[ITERATION] - 1 + clock[BUSY]
+    for i in range(clock[RUNNING]):
+        row = run.order[i]
+        rows[TOKENS, row] = min(rows[FINAL, row], run.seats[OFFSET, row] + begun)

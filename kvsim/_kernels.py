@@ -28,7 +28,7 @@ def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function, with its machine code kept on disk where a folder for that can be written."""
     global _uncached_said
     try:
-        return numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        return numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function)
     except RuntimeError:  # numba found no folder that it can write
         if not _uncached_said:
             _uncached_said = True
@@ -726,19 +726,26 @@ def next_edge(run: Run) -> None:
 
 
 @kernel
+def copy_row(source: IntArray, target: IntArray, row: int) -> None:
+    """Copy an account into a row of copies, entry by entry: an assignment of arrays would allocate."""
+    for i in range(ACCOUNT_LENGTH):
+        target[row, i] = source[i]
+
+
+@kernel
 def copy_accounts(run: Run) -> None:
     """Copy the accounts at an edge; when the timeline is full, keep every second copy and double the width."""
     clock = run.clock
     if clock[EDGE] == (clock[NUM_BINS_DONE] + 1) * clock[WIDTH]:
         clock[NUM_BINS_DONE] += 1
-        run.timeline[clock[NUM_BINS_DONE]] = run.account
+        copy_row(run.account, run.timeline, clock[NUM_BINS_DONE])
         if clock[NUM_BINS_DONE] == len(run.timeline) - 1:
             clock[NUM_BINS_DONE] //= 2
             clock[WIDTH] *= 2
             for i in range(1, clock[NUM_BINS_DONE] + 1):
-                run.timeline[i] = run.timeline[2 * i]
+                copy_row(run.timeline[2 * i], run.timeline, i)
     while clock[NEXT_MARK] < len(run.marks) and run.marks[clock[NEXT_MARK]] == clock[EDGE]:
-        run.marked[clock[NEXT_MARK]] = run.account
+        copy_row(run.account, run.marked, clock[NEXT_MARK])
         clock[NEXT_MARK] += 1
     next_edge(run)
 
@@ -772,7 +779,7 @@ def accrue(counts: IntArray, run: Run, until: int) -> None:
 def mark_now(run: Run) -> None:
     """Copy the accounts at this instant: an end of a backlog's window."""
     run.marks[run.clock[BACKLOG] - BEFORE_WINDOW] = run.clock[NOW]
-    run.marked[run.clock[BACKLOG] - BEFORE_WINDOW] = run.account
+    copy_row(run.account, run.marked, run.clock[BACKLOG] - BEFORE_WINDOW)
     run.clock[BACKLOG] += 1
 
 

@@ -139,7 +139,7 @@ class RequestStream:
             gaps = np.random.default_rng(seed).standard_exponential(len(self))
             times = np.cumsum(gaps) / rate_per_s * NS_PER_S
         elif self.span_ns:
-            scale = (len(self) - 1) / rate_per_s * NS_PER_S / self.span_ns
+            scale = len(self) / rate_per_s * NS_PER_S / self.span_ns
             times = (self.arrival_ns - self.arrival_ns[0]) * scale
         else:
             raise ConfigError(f"{self.source}: all requests arrive at once: no factor gives them a rate")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +13,9 @@ from kvsim.errors import TraceError
 from kvsim.requests import NS_PER_S, IntArray, PrefixIds, RequestStream
 
 EPOCH_NS = 10**9 * NS_PER_S  # later than this (2001) a time counts from 1970, not from the start of the trace
+
+BATCH = 1000  # rows that are held as Python objects at a time
+Row = tuple[int, int, int, Sequence[int]]  # arrival in ns, prompt, output, prefix ids
 
 NO_OUTPUT, NO_PROMPT, MALFORMED = "no output tokens", "no prompt tokens", "malformed row"
 
@@ -56,6 +61,7 @@ class Columns:
     """
 
     def __init__(self, source: str, *, timed: bool, block_size: int | None = None) -> None:
+        self.overlaid = False  # rows are not meant to come in order of time
         self.source, self.timed, self.block_size = source, timed, block_size
         self.arrival, self.prompt, self.output = Growing(), Growing(), Growing()
         self.ids, self.id_counts = Growing(), Growing()
@@ -67,24 +73,46 @@ class Columns:
         if count:
             self.skipped[why] += count
 
-    def add(self, arrival_ns: npt.ArrayLike, prompt: npt.ArrayLike, output: npt.ArrayLike) -> None:
-        """Append rows; those without a prompt or without an answer are left out and counted."""
-        arrival, prompt, output = np.atleast_1d(arrival_ns), np.atleast_1d(prompt), np.atleast_1d(output)
-        silent, empty = output < 1, (output >= 1) & (prompt < 1)
+    def add(
+        self,
+        arrival_ns: npt.ArrayLike,
+        prompt: npt.ArrayLike,
+        output: npt.ArrayLike,
+        ids: npt.ArrayLike = (),
+        id_counts: npt.ArrayLike | None = None,
+    ) -> None:
+        """Append rows; those without a prompt or without an answer are left out and counted.
+
+        Parameters
+        ----------
+        arrival_ns, prompt, output : int array, shape (n,)
+            The rows.
+        ids : int array
+            Prefix ids of all rows, one row after the other.
+        id_counts : int array, shape (n,), optional
+            How many ids each row has; none where absent.
+        """
+        numbers = [np.asarray(column, dtype=np.int64) for column in (arrival_ns, prompt, output)]
+        silent, empty = numbers[2] < 1, (numbers[2] >= 1) & (numbers[1] < 1)
         keep = ~(silent | empty)
         self.skip(NO_OUTPUT, int(silent.sum()))
         self.skip(NO_PROMPT, int(empty.sum()))
         whole = bool(keep.all())
-        for column, values in ((self.arrival, arrival), (self.prompt, prompt), (self.output, output)):
+        for column, values in zip((self.arrival, self.prompt, self.output), numbers, strict=True):
             column.extend(values if whole else values[keep])
+        if self.block_size is not None:
+            counts = np.zeros(len(keep), dtype=np.int64) if id_counts is None else np.asarray(id_counts)
+            all_ids = np.asarray(ids, dtype=np.int64)
+            self.ids.extend(all_ids if whole else all_ids[np.repeat(keep, counts)])
+            self.id_counts.extend(counts if whole else counts[keep])
 
-    def add_one(self, arrival_ns: int, prompt: int, output: int, ids: list[int] | None = None) -> None:
-        """Append one row with its prefix ids."""
-        before = len(self.prompt)
-        self.add(arrival_ns, prompt, output)
-        if self.block_size is not None and len(self.prompt) > before:
-            self.ids.extend(ids or [])
-            self.id_counts.extend([len(ids or [])])
+    def fill(self, rows: Iterable[Row]) -> None:
+        """Append rows that come one at a time."""
+        rows = iter(rows)
+        while piece := list(itertools.islice(rows, BATCH)):
+            arrival, prompt, output, ids = zip(*piece, strict=True)
+            flat = np.fromiter(itertools.chain.from_iterable(ids), dtype=np.int64)
+            self.add(arrival, prompt, output, flat, [len(row) for row in ids])
 
     def stream(self) -> RequestStream:
         """Return the rows as a stream: sorted by time, with notices of what was done to them."""
@@ -114,10 +142,10 @@ class Columns:
         if backwards:
             order = np.argsort(arrival, kind="stable")
             arrival = arrival[order]
-            self.notices.append(f"timestamps go backwards at {backwards:,} rows: sorted by time")
+            if not self.overlaid:
+                self.notices.append(f"timestamps go backwards at {backwards:,} rows: sorted by time")
         if len(arrival) and arrival[0] >= EPOCH_NS:
             arrival = arrival - arrival[0]
-            self.notices.append("times count from the first request")
         return arrival, order
 
     def _prefix(self, order: IntArray | None) -> PrefixIds | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ UNITS = {"s": NS_PER_S, "ms": 10**6, "us": 10**3, "ns": 1}
 _SCALE = {"s": 9, "ms": 6, "us": 3, "ns": 0}  # digits after the point that are still a whole nanosecond
 
 TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?\s*(Z|[+-]\d\d:?\d\d)?", re.ASCII)
+NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,6})?", re.ASCII)
 UNIX_EPOCH = dt.date(1970, 1, 1).toordinal()
 
 
@@ -48,6 +49,8 @@ class Fields(NamedTuple):
 
 def one_count(value: object) -> int:
     """Read a number of tokens; 12.0 passes for 12."""
+    if type(value) is int and 0 <= value <= MAX_TOKENS:
+        return value
     number = _decimal(value, "a whole number of tokens")
     if number != number.to_integral_value():
         raise ValueError(f"{value!r} is not a whole number of tokens")
@@ -70,10 +73,8 @@ def _decimal(value: object, expected: str) -> Decimal:
     if isinstance(value, str) and not value.strip():
         raise ValueError(f"is empty; {expected} is expected")
     if isinstance(value, str | int | float) and not isinstance(value, bool):
-        try:
-            number = Decimal(str(value).strip())
-        except InvalidOperation:
-            number = Decimal("nan")
+        text = str(value).strip()
+        number = Decimal(text) if NUMBER.fullmatch(text) else Decimal("nan")
         if number.is_finite() and abs(number.adjusted()) < 100:
             return number
     raise ValueError(f"{value!r} is not {expected}")

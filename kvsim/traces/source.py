@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import zlib
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import IO, Any
 from kvsim.errors import TraceError
 
 BLOCK = 1 << 20  # bytes at a time: small enough for the processor's cache, large enough for vectorised work
+LONGEST_LINE = 1 << 28
 HEAD = 1 << 16  # bytes that a format is recognised by
 
 GZIP, ZSTD, PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
@@ -53,8 +55,18 @@ class Source:
                 rest = piece[cut:]
             else:
                 rest += piece
+                if len(rest) > LONGEST_LINE:
+                    raise TraceError(
+                        f"a line of more than {LONGEST_LINE >> 20} MiB: no trace of one request a line", file=self.path
+                    )
         if rest:
             yield _plain_ends(rest + b"\n")
+
+    def text(self) -> Iterator[str]:
+        """Yield the content as text in pieces that end anywhere."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        for piece in _pieces(self.path):
+            yield decoder.decode(piece)
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield line numbers, from 1, and lines without their ends."""

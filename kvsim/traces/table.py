@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,43 +13,10 @@ from kvsim.errors import TraceError
 from kvsim.requests import IntArray
 from kvsim.traces.columns import MALFORMED, Columns
 from kvsim.traces.fields import Bytes, Fields, Mask, many_counts, many_times, one_count, one_time
+from kvsim.traces.mapping import Mapping, not_asked_for
 from kvsim.traces.source import Source
 
 DELIMITERS = ",;\t|"
-
-
-@dataclass(frozen=True)
-class Mapping:
-    """Which column or key holds what.
-
-    Attributes
-    ----------
-    prompt, output : str
-        Names of the columns with the lengths in tokens.
-    arrival : str or None
-        Name of the column with the arrival time; None where there is none.
-    unit : {"s", "ms", "us", "ns", "datetime"}
-        What the arrival time counts.
-    ids : str or None
-        Key of the prefix-block ids (JSON lines and Parquet only).
-    block_size : int or None
-        Tokens that one prefix id stands for.
-    where : dict of str to str
-        Keep only the rows in which these columns have these values.
-    """
-
-    prompt: str
-    output: str
-    arrival: str | None = None
-    unit: str = "s"
-    ids: str | None = None
-    block_size: int | None = None
-    where: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def names(self) -> list[str]:
-        """All columns that are looked at."""
-        return [name for name in (self.arrival, self.prompt, self.output) if name is not None] + list(self.where)
 
 
 @dataclass(frozen=True)
@@ -80,6 +47,18 @@ def split_header(line: str) -> tuple[str, list[str]]:
     return delimiter, [name.strip() for name in names]
 
 
+def distinct_values(source: Source, column: str) -> list[str]:
+    """Return the different values of a column, in order of appearance."""
+    delimiter, header = split_header(source.first_line)
+    at = header.index(column)
+    found: dict[str, None] = {}
+    for number, line in source.lines():
+        row = line.decode("utf-8", "replace").split(delimiter)
+        if number > 1 and len(row) > at:
+            found[row[at]] = None
+    return list(found)
+
+
 def read_table(source: Source, mapping: Mapping, *, skip_bad_rows: bool = False) -> Columns:
     """Read a CSV file into columns.
 
@@ -98,10 +77,11 @@ def read_table(source: Source, mapping: Mapping, *, skip_bad_rows: bool = False)
         A column is missing, or a row cannot be read; the line and the field are named.
     """
     delimiter, header = split_header(source.first_line)
-    missing = [name for name in mapping.names if name not in header]
-    if missing:
-        known = ", ".join(header[:20])
-        raise TraceError(f"has no column {missing[0]!r}; its columns are {known}", file=source.path, line=1)
+    missing = mapping.missing(header)
+    if missing is not None:
+        raise TraceError(
+            f"has no column {missing!r}; its columns are {', '.join(header[:20])}", file=source.path, line=1
+        )
     layout = _Layout(source, mapping, delimiter, header)
     columns = Columns(source.path, timed=mapping.arrival is not None)
     blocks = source.blocks()
@@ -154,7 +134,7 @@ def _read_fast(
     for name, value in mapping.where.items():
         at = layout.position(name)
         keep = _equal(Fields(data, start[:, at], end[:, at]), value.encode())
-        columns.skip(other(name, value), int((~keep).sum()))
+        columns.skip(not_asked_for(name, value), int((~keep).sum()))
         start, end, lines = start[keep], end[keep], lines[keep]
 
     def fields(name: str) -> Fields:
@@ -189,11 +169,6 @@ def _equal(fields: Fields, wanted: bytes) -> Mask:
     return same
 
 
-def other(name: str, value: str) -> str:
-    """Return the reason for which a row that is not asked for is skipped."""
-    return f"{name} is not {value}"
-
-
 def _quoted_rows(layout: _Layout, block: bytes, blocks: Iterable[bytes], line: int) -> Iterator[tuple[int, list[str]]]:
     texts = (piece[:-1].decode("utf-8", "replace").split("\n") for piece in itertools.chain([block], blocks))
     lines = (text + "\n" for text in itertools.chain.from_iterable(texts))
@@ -212,23 +187,18 @@ def _read_slowly(
     layout: _Layout, columns: Columns, rows: Iterable[tuple[int, Sequence[str]]], skip_bad_rows: bool
 ) -> None:
     """Read rows one by one."""
-    rows = iter(rows)
-    while piece := list(itertools.islice(rows, 10_000)):
-        found = [
-            values
-            for line, row in piece
-            if _wanted(layout, columns, row)
-            and (values := _careful(layout, columns, line, row, skip_bad_rows)) is not None
-        ]
-        if found:
-            columns.add(*np.array(found, dtype=np.int64).T)
+    columns.fill(
+        (*values, ())
+        for line, row in rows
+        if _wanted(layout, columns, row) and (values := _careful(layout, columns, line, row, skip_bad_rows)) is not None
+    )
 
 
 def _wanted(layout: _Layout, columns: Columns, row: Sequence[str]) -> bool:
     for name, value in layout.mapping.where.items():
         at = layout.position(name)
         if at < len(row) and row[at] != value:
-            columns.skip(other(name, value))
+            columns.skip(not_asked_for(name, value))
             return False
     return True
 

@@ -14,6 +14,8 @@ _HOME = {
     "RequestStream": "requests",
     "StalledError": "errors",
     "TraceError": "errors",
+    "Workload": "generate",
+    "load_workload": "generate",
 }
 
 __all__ = sorted([*_HOME, "__version__"])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from kvsim.errors import TraceError
+from kvsim.errors import ConfigError, TraceError
 
 IntArray = npt.NDArray[np.int64]
 
@@ -37,6 +37,24 @@ class PrefixIds:
     offsets: IntArray
     block_size: int
 
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PrefixIds):
+            return NotImplemented
+        same = self.block_size == other.block_size and np.array_equal(self.offsets, other.offsets)
+        return same and np.array_equal(self.ids, other.ids)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def take(self, order: IntArray) -> PrefixIds:
+        """Return the ids of the requests ``order``, in that order."""
+        counts = np.diff(self.offsets)[order]
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+        return PrefixIds(self.ids[np.repeat(self.offsets[order], counts) + within], offsets, self.block_size)
+
 
 @dataclass(frozen=True)
 class RequestStream:
@@ -54,6 +72,10 @@ class RequestStream:
         What a reader should know: rows skipped, times sorted.
     prefix : PrefixIds or None
         Prefix-block ids, where the trace has them.
+    timed : bool
+        False where the trace has no timestamps: ``arrival_ns`` is all 0 then, and means nothing.
+    skipped : dict of str to int
+        Rows of the file that are not here, by reason.
     """
 
     arrival_ns: IntArray
@@ -62,6 +84,8 @@ class RequestStream:
     source: str = "columns"
     notices: tuple[str, ...] = field(default=())
     prefix: PrefixIds | None = None
+    timed: bool = True
+    skipped: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("arrival_ns", "prompt", "output"):
@@ -79,6 +103,8 @@ class RequestStream:
                 where = int(np.argmax(column < 1))
                 message = f"request {where} has {column[where]} tokens; at least 1 is expected"
                 raise TraceError(message, file=self.source, field=name)
+        if self.prefix is not None and len(self.prefix) != len(self):
+            raise TraceError(f"{len(self.prefix)} rows of prefix ids for {len(self)} requests", file=self.source)
 
     def __len__(self) -> int:
         return len(self.arrival_ns)
@@ -90,14 +116,41 @@ class RequestStream:
 
     def as_backlog(self) -> RequestStream:
         """Return the same requests in the same order, all waiting at time 0."""
-        return replace(self, arrival_ns=np.zeros(len(self), dtype=np.int64))
+        return replace(self, arrival_ns=np.zeros(len(self), dtype=np.int64), timed=True)
+
+    def at_rate(self, rate_per_s: float, seed: int = 0) -> RequestStream:
+        """Return the same requests at another mean rate.
+
+        Parameters
+        ----------
+        rate_per_s : float
+            Requests a second over the whole span.
+        seed : int
+            Of the Poisson arrivals that requests without timestamps get; timestamps are stretched instead.
+
+        Raises
+        ------
+        ConfigError
+            The rate is not positive, or all requests arrive at the same time.
+        """
+        if not 0 < rate_per_s < float("inf"):
+            raise ConfigError(f"the rate must be a positive number of requests/s, not {rate_per_s}")
+        if not self.timed:
+            gaps = np.random.default_rng(seed).standard_exponential(len(self))
+            times = np.cumsum(gaps) / rate_per_s * NS_PER_S
+        elif self.span_ns:
+            scale = len(self) / rate_per_s * NS_PER_S / self.span_ns
+            times = (self.arrival_ns - self.arrival_ns[0]) * scale
+        else:
+            raise ConfigError(f"{self.source}: all requests arrive at once: no factor gives them a rate")
+        return replace(self, arrival_ns=np.rint(times).astype(np.int64), timed=True)
 
     def head(self, num_requests: int) -> RequestStream:
         """Return the first ``num_requests`` requests."""
         n = min(num_requests, len(self))
         prefix = self.prefix
         if prefix is not None:
-            prefix = PrefixIds(prefix.ids[: prefix.offsets[n]], prefix.offsets[: n + 1], prefix.block_size)
+            prefix = prefix.take(np.arange(n))
         return replace(
             self,
             arrival_ns=self.arrival_ns[:n],

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from kvsim import _kernels as k
 from kvsim.allocators import ContiguousAllocator, PagedAllocator
-from kvsim.engine.account import Accounts, Ledger, Totals, check_ledger, from_arrays, ledger
+from kvsim.accounts import Accounts, Ledger, Totals, check_ledger, ledger
+from kvsim.engine.keeper import FIRST_WIDTH_NS
 from kvsim.engine.setup import Setup
 from kvsim.errors import ConfigError, StalledError
 from kvsim.latency import Affine
@@ -98,7 +101,7 @@ class Leap:
         clock[k.NEXT_LAST] = k.FOREVER
         clock[k.KNOWN] = self._run.requests.shape[1]
         clock[k.FREE_ROWS] = rows
-        clock[k.WIDTH] = clock[k.EDGE] = 1_000_000
+        clock[k.WIDTH] = FIRST_WIDTH_NS
         clock[k.BACKLOG] = k.BEFORE_WINDOW if setup.backlog else k.NO_BACKLOG
         clock[k.NEXT_MARK] = len(self._run.marks) if setup.backlog else 0
         clock[k.TARGET] = -(-int(np.count_nonzero(self._run.outcome[k.STATUS] == k.PENDING)) // 10)
@@ -164,7 +167,7 @@ class Leap:
         """Bring the accounts forward to the end of the run and return them."""
         k.sync(self._blocks, self._extents, self._run)
         k.close(self._blocks, self._extents, self._run, until)
-        return from_arrays(self._run)
+        return _accounts(self._run)
 
     def columns(self) -> tuple[IntArray, IntArray]:
         """Arrivals and lengths, shape (3, n), and outcomes, shape (7, n), as in ``_kernels.Run``."""
@@ -196,3 +199,30 @@ def _no_blocks() -> k.Blocks:
 def _no_extents() -> k.Extents:
     """Stand in for a contiguous pool in a run that has none."""
     return ContiguousAllocator(1, reservation="max", max_model_len=1, num_rows=1).state
+
+
+def _accounts(run: k.Run) -> Accounts:
+    """Read the accounts of a compiled run."""
+    clock = run.clock
+    bins = int(clock[k.NUM_BINS_DONE])
+    num_marked = int(clock[k.NEXT_MARK])
+    if clock[k.BACKLOG]:
+        num_marked = int(np.count_nonzero(run.marks != k.FOREVER))
+    paged = clock[k.PLACED] == k.PAGED
+    return Accounts(
+        end_ns=int(clock[k.ACCOUNTED]),
+        total=_totals(run.account, paged),
+        width_ns=int(clock[k.WIDTH]),
+        timeline=[_totals(row, paged) for row in run.timeline[: bins + 1]],
+        marks_ns=[int(mark) for mark in run.marks[:num_marked]],
+        marked=[_totals(row, paged) for row in run.marked[:num_marked]],
+    )
+
+
+def _totals(row: Any, paged: bool) -> Totals:
+    """Join the limbs of a row of accounts; a paged pool holds just what is requested."""
+    values = row.tolist()
+    counters = 2 * k.NUM_INTEGRALS
+    integrals = [values[i] * k.LIMB + values[i + 1] for i in range(0, counters, 2)]
+    totals = Totals(*integrals, *values[counters:])
+    return totals._replace(requested=totals.held) if paged else totals

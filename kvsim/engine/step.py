@@ -12,7 +12,8 @@ import numpy as np
 
 from kvsim import _kernels as k
 from kvsim.allocators import OK, ContiguousAllocator, PagedAllocator
-from kvsim.engine.account import Accounts, Keeper, Totals, check_ledger, ledger
+from kvsim.accounts import Accounts, Totals, check_ledger, ledger
+from kvsim.engine.keeper import Keeper
 from kvsim.engine.setup import Setup
 from kvsim.errors import InvariantError, StalledError
 from kvsim.requests import IntArray

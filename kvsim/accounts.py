@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from kvsim.errors import InvariantError
 
+
 class Totals(NamedTuple):
     """Accounts at an instant: integrals since time 0 (the first seven), times and counts."""
 

@@ -35,7 +35,8 @@ It may give more: ``requested(row)`` (slots asked for, where rounding holds more
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -277,7 +278,7 @@ class PagedAllocator:
         """Whether an empty pool could serve each request, shape (n,)."""
         return _servable(self, prompt, final)
 
-    def blocked(self, num_tokens: int, final_tokens: int) -> bool:  # noqa: ARG002
+    def blocked(self, num_tokens: int, final_tokens: int) -> bool:
         """Whether free slots are lost to external fragmentation: with blocks, never."""
         return False
 
@@ -399,7 +400,7 @@ class ContiguousAllocator:
 
     lost_slots = 0
 
-    def reserve(self, row: int, num_tokens: int, final_tokens: int, keep_free: int = 0) -> int:  # noqa: ARG002
+    def reserve(self, row: int, num_tokens: int, final_tokens: int, keep_free: int = 0) -> int:
         """Give a row its extent at admission.
 
         Parameters
@@ -513,7 +514,7 @@ class ContiguousAllocator:
             if size and not 0 < tokens <= final <= limit <= size:
                 raise InvariantError("tokens <= final <= requested <= held", expected="this order",
                                      found=[int(x) for x in (tokens, final, limit, size)], row=row)  # fmt: skip
-        taken = [self.extent(row) for row in np.flatnonzero(state.rows[k.SIZE])]
+        taken = [self.extent(int(row)) for row in np.flatnonzero(state.rows[k.SIZE])]
         free = self.free_extents()
         position = 0
         for start, size in sorted([*taken, *free]):
@@ -525,7 +526,7 @@ class ContiguousAllocator:
         if self.placement == "buddy":
             self._verify_pieces(free)
         else:
-            for (start, size), (after, _) in zip(free, free[1:], strict=False):
+            for (start, size), (after, _) in pairwise(free):
                 if start + size == after:
                     raise InvariantError("free extents merged", expected="one", found=[start, after])
         if self.placement == "best-fit":
@@ -565,13 +566,13 @@ def _servable(
 ) -> npt.NDArray[np.bool_]:
     """Compare what each request would be given, and will hold, with the most that an empty pool has for one."""
     longest = int(allocator.state.counts[k.MAX_LEN])
-    asked = {
-        "on-demand": lambda: final,
-        "oracle": lambda: final,
-        "max": lambda: np.maximum(final, longest),
+    asked = final
+    if allocator.reservation == "max":
+        asked = np.maximum(final, longest)
+    elif allocator.reservation == "pow2":
         # frexp gives the bits of output - 1, and so the next power of two without a logarithm
-        "pow2": lambda: np.maximum(final, np.minimum(longest, prompt + (1 << np.frexp(final - prompt)[1].astype(int)))),
-    }[allocator.reservation]()
+        bucket = np.left_shift(1, np.frexp(final - prompt)[1].astype(np.int64))
+        asked = np.maximum(final, np.minimum(longest, prompt + bucket))
     return np.asarray(asked <= allocator.largest_request)
 
 
@@ -581,7 +582,9 @@ def _free_space(placement: str, capacity: int) -> dict[str, Any]:
     sizes = np.zeros(num_sizes if placement != "buddy" else 0, dtype=np.int64)
     ends = np.full(capacity + 1 if placement != "buddy" else 0, k.NIL, dtype=np.int64)
     child = np.full((2, num_sizes if placement == "best-fit" else 0), k.NIL, dtype=np.int64)
-    levels, total = {"buddy": _bit_levels, "first-fit": _tree_levels, "best-fit": _no_levels}[placement](capacity)
+    layout: dict[str, Callable[[int], tuple[IntArray, int]]]
+    layout = {"buddy": _bit_levels, "first-fit": _tree_levels, "best-fit": _no_levels}
+    levels, total = layout[placement](capacity)
     return {"sizes": sizes, "ends": ends, "child": child, "tree": np.zeros(total, dtype=np.int64), "levels": levels}
 
 

@@ -1,7 +1,7 @@
 """What a run says: a row a request, the timeline, and the summary over the steady window.
 
-Shares and rates are time integrals over the *steady window*: from 10 % of the span of arrivals to the last arrival; with
-a backlog, from the completion of the first 10 % of the requests to the first instant at which the queue is empty.
+Shares and rates are time integrals over the *steady window*: from 10 % of the span of arrivals to the last arrival;
+with a backlog, from the completion of the first 10 % of the requests to the first instant at which the queue is empty.
 Measures of requests (latencies) cover those that arrive in the window (with a backlog, all). A measure over nothing is
 ``None``. Percentiles interpolate linearly.
 """
@@ -23,7 +23,7 @@ from kvsim.accounts import Accounts, Ledger, Totals, ledger
 from kvsim.requests import NS_PER_S, IntArray
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas as pd
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -72,7 +72,7 @@ class Requests:
     @property
     def done(self) -> npt.NDArray[np.bool_]:
         """Which requests finished, shape (n,)."""
-        return self.status == DONE
+        return np.asarray(self.status == DONE)
 
     @property
     def normalized_latency(self) -> FloatArray:
@@ -88,9 +88,7 @@ class Requests:
     def tpot(self) -> FloatArray:
         """Time per output token after the first, in seconds, shape (n,); NaN where unfinished or a single token."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(
-                self.output > 1, self._seconds(self.finish - self.first_token) / (self.output - 1), np.nan
-            )
+            return np.where(self.output > 1, self._seconds(self.finish - self.first_token) / (self.output - 1), np.nan)
 
     def _seconds(self, ns: IntArray) -> FloatArray:
         return np.where(self.done, ns / NS_PER_S, np.nan)
@@ -216,9 +214,7 @@ class Result:
         window = self.window
         if window is None or self.backlog or len(window.quarters) < 4:
             return None
-        arrived = np.count_nonzero(
-            (self.requests.arrival > window.start_ns) & (self.requests.arrival <= window.end_ns)
-        )
+        arrived = np.count_nonzero((self.requests.arrival > window.start_ns) & (self.requests.arrival <= window.end_ns))
         rising = all(a < b for a, b in zip(window.quarters, window.quarters[1:], strict=False))
         return not (rising and window.quarters[-1] - window.quarters[0] > math.sqrt(arrived))
 
@@ -295,7 +291,7 @@ class Result:
         writer.writerows(zip(*table.values(), strict=True))
         return text.getvalue()
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def to_pandas(self) -> pd.DataFrame:
         """Return a row a request as a DataFrame (needs pandas)."""
         import pandas as pd
 

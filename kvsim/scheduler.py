@@ -17,8 +17,11 @@ class RunningRequest(Protocol):
 
     request: int
     row: int
-    tokens: int
     final: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens held now."""
 
 
 VictimPolicy = Callable[[Sequence[RunningRequest]], int]
@@ -107,9 +110,10 @@ class Scheduler:
         fit = capacity // max_model_len
         wanted = self.static_batch or fit
         if wanted > fit or fit == 0:
+            size = max(wanted, 1)
             raise ConfigError(
-                f"a static batch of {max(wanted, 1)} at {max_model_len} slots each needs {max(wanted, 1) * max_model_len} "
-                f"slots; the pool has {capacity}"
+                f"a static batch of {size} at {max_model_len} slots each needs {size * max_model_len} slots; "
+                f"the pool has {capacity}"
             )
         return wanted
 

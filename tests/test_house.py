@@ -27,7 +27,9 @@ FLOORS = {
     "allocators": 2,
     "scheduler": 2,
     "latency": 2,
+    "accounts": 3,
     "results": 3,
+    "intervals": 4,
     "engine": 3,
     "experiments": 4,
     "store": 4,
@@ -47,8 +49,14 @@ STAIRS = {
     ("generate", "requests"),
     ("generate", "traces"),
     ("scenario", "models"),
+    ("scenario", "generate"),
+    ("scenario", "traces"),
+    ("scenario", "requests"),
     ("scenario", "units"),
+    ("results", "accounts"),
     ("engine", "results"),
+    ("engine", "accounts"),
+    ("experiments", "intervals"),
 }
 
 

@@ -104,7 +104,8 @@ def simulate(
     if (stream is None) == (clients is None):
         raise ConfigError("simulate() takes either a stream or clients")
     if stream is None:
-        stream = RequestStream(*[np.zeros(0, dtype=np.int64)] * 3, source="clients")
+        none = np.zeros(0, dtype=np.int64)
+        stream = RequestStream(none, none, none, source="clients")
     setup = Setup(
         stream.as_backlog() if backlog else stream,
         wrapped(allocator, capacity),
@@ -126,7 +127,7 @@ def simulate(
 
 
 def steady_marks(stream: RequestStream, stop_ns: int | None = None) -> list[int]:
-    """Instants in ns that cut the steady window into quarters: from 10 % of the span of arrivals to the last arrival."""
+    """Instants in ns that cut the steady window into quarters: from 10 % of the arrivals' span to the last arrival."""
     if stream.span_ns == 0:
         return []
     start = int(stream.arrival_ns[0]) + stream.span_ns // 10
@@ -162,7 +163,8 @@ def _result(setup: Setup, stepper: Step | Leap, stop_ns: int | None) -> Result:
     accounts = stepper.close(stepper.now if stop_ns is None else max(stop_ns, stepper.now))
     columns, outcome = stepper.columns()
     allocator, scheduler = setup.allocator, setup.scheduler
-    _check_end(setup, stepper, accounts.total.finished, outcome.shape[1] if stop_ns is None else None)
+    if stop_ns is None:
+        _check_end(setup)
     arrival, prompt, output = columns
     admission, first_token, finish, preemptions, recomputed, _, status = outcome
     return Result(
@@ -173,9 +175,7 @@ def _result(setup: Setup, stepper: Step | Leap, stop_ns: int | None) -> Result:
         latency=setup.latency.describe() if isinstance(setup.latency, Affine) else _title(setup.latency),
         capacity=allocator.capacity,
         lost=allocator.lost_slots,
-        requests=Requests(
-            arrival, prompt, output, admission, first_token, finish, preemptions, recomputed, status
-        ),
+        requests=Requests(arrival, prompt, output, admission, first_token, finish, preemptions, recomputed, status),
         accounts=accounts,
         backlog=setup.backlog,
         largest_request=allocator.largest_request,
@@ -184,10 +184,8 @@ def _result(setup: Setup, stepper: Step | Leap, stop_ns: int | None) -> Result:
     )
 
 
-def _check_end(setup: Setup, stepper: Step | Leap, finished: int, submitted: int | None) -> None:
+def _check_end(setup: Setup) -> None:
     """Hold the pool to being empty when every request has gone."""
-    if submitted is None or stepper.busy:
-        return
     allocator = setup.allocator
     if isinstance(allocator, PagedAllocator | ContiguousAllocator):
         allocator.verify()

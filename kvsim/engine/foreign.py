@@ -102,7 +102,7 @@ class ForeignAllocator:
         pairs = zip(prompt.tolist(), final.tolist(), strict=True)
         return np.array([self.can_serve(p, f) for p, f in pairs], dtype=bool)
 
-    def blocked(self, num_tokens: int, final_tokens: int) -> bool:  # noqa: ARG002
+    def blocked(self, num_tokens: int, final_tokens: int) -> bool:
         """Whether enough slots are free for a request and yet no extent serves it.
 
         Only an allocator that says its ``largest_free`` can be found out.
@@ -127,7 +127,9 @@ class ForeignAllocator:
         if check is not None:
             check()
         if self.free_slots < 0:
-            raise InvariantError("slots held", expected=f"at most {self.capacity}", found=self.capacity - self.free_slots)
+            raise InvariantError(
+                "slots held", expected=f"at most {self.capacity}", found=self.capacity - self.free_slots
+            )
 
     def _check_room(self, row: int) -> None:
         if self.held(row) < self._tokens[row]:

@@ -36,9 +36,9 @@ class Keeper:
     def accrue(self, until: int, rates: tuple[int, ...], bound: int) -> None:
         """Bring the accounts forward to a time, the state having been constant since they were last.
 
-        ``rates`` are slots used, promised, requested, held, blocked, then requests running and waiting; ``bound`` is the
-        index of the time that the stretch is booked to, or -1. An edge at ``until`` itself waits for the next call, so
-        that a copy holds what happened at its own instant.
+        ``rates`` are slots used, promised, requested, held, blocked, then requests running and waiting; ``bound`` is
+        the index of the time that the stretch is booked to, or -1. An edge at ``until`` itself waits for the next call,
+        so that a copy holds what happened at its own instant.
         """
         waiting = rates[6]
         while self.now < until:

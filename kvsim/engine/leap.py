@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from kvsim import _kernels as k
-from kvsim.allocators import ContiguousAllocator, PagedAllocator
 from kvsim.accounts import Accounts, Ledger, Totals, check_ledger, ledger
+from kvsim.allocators import ContiguousAllocator, PagedAllocator
 from kvsim.engine.keeper import FIRST_WIDTH_NS
 from kvsim.engine.setup import Setup
 from kvsim.errors import ConfigError, StalledError
@@ -116,6 +116,11 @@ class Leap:
     def until(self) -> int:
         """End of the present iteration, in ns."""
         return int(self._run.clock[k.UNTIL])
+
+    @property
+    def finished(self) -> int:
+        """Requests finished so far."""
+        return int(self._run.account[k.FINISHED])
 
     @property
     def busy(self) -> bool:

@@ -23,7 +23,7 @@ from kvsim.engine.leap import Leap
 from kvsim.engine.step import Step
 
 # after everything else that happens at the same instant, so that what is sent at an instant is seen at that instant
-LAST_OF_ALL = 2
+LAST_OF_ALL = simpy.events.EventPriority(2)
 
 Progress = Callable[[int, int], None]
 
@@ -94,7 +94,7 @@ class Server:
                 yield self._wake
                 yield self._sleep_until(int(self.env.now))
             elif self._progress is not None:
-                self._progress(len(self._told), self.stepper.now)
+                self._progress(self.stepper.finished, self.stepper.now)
 
     def _horizon(self) -> int:
         """The next instant at which SimPy has something to do."""

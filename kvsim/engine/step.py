@@ -11,8 +11,8 @@ from bisect import insort
 import numpy as np
 
 from kvsim import _kernels as k
-from kvsim.allocators import OK, ContiguousAllocator, PagedAllocator
 from kvsim.accounts import Accounts, Totals, check_ledger, ledger
+from kvsim.allocators import OK, ContiguousAllocator, PagedAllocator
 from kvsim.engine.keeper import Keeper
 from kvsim.engine.setup import Setup
 from kvsim.errors import InvariantError, StalledError
@@ -86,6 +86,12 @@ class Step:
         self._max_seqs, self._max_batched = setup.max_seqs, setup.max_batched
         self._keep_free = setup.keep_free
         self._rows: IntArray | None = None
+        self._static = setup.scheduler.is_static
+
+    @property
+    def finished(self) -> int:
+        """Requests finished so far."""
+        return self.keeper.values[_FIELD["finished"]]
 
     # --- the loop ---
 
@@ -120,7 +126,7 @@ class Step:
         self.prefill = 0
         if evicted:
             self.bound = k.BY_MEMORY
-        elif not self.scheduler.is_static:
+        elif not self._static:
             self.admit()
         elif not self.running:
             self.admit_batch()
@@ -134,7 +140,7 @@ class Step:
         if head is None:
             self._queue_empty()
         used, promised, requested, held = self.allocator.totals()
-        if self.scheduler.is_static:
+        if self._static:
             self.context = 0 if self.admitted else padded
         else:
             self.context = used - self.prefill
@@ -169,7 +175,7 @@ class Step:
 
     def growing(self) -> list[Seat]:
         """Running requests that get a token in this iteration: all but the finished members of a static batch."""
-        if not self.scheduler.is_static:
+        if not self._static:
             return self.running
         return [seat for seat in self.running if seat.last >= self.iteration]
 
@@ -188,7 +194,7 @@ class Step:
 
     def rows(self) -> IntArray:
         """Rows of the growing requests in (arrival, index) order."""
-        if self._rows is None or self.scheduler.is_static:
+        if self._rows is None or self._static:
             self._rows = np.array([seat.row for seat in self.growing()], dtype=np.int64)
         return self._rows
 
@@ -290,7 +296,7 @@ class Step:
         """Let go of the requests whose last token has come; in a static batch, of all when the longest is done."""
         kept = []
         for seat in self.running:
-            if self.iteration == (self.batch_end if self.scheduler.is_static else seat.last):
+            if self.iteration == (self.batch_end if self._static else seat.last):
                 self.outcome[seat.request][k.FINISH] = self.now
                 self.status[seat.request] = k.DONE
                 self.keeper.values[_FIELD["finished"]] += 1
@@ -354,7 +360,7 @@ class Step:
         return requests, np.vstack([outcome, np.array(self.status, dtype=np.int64)])
 
     def _blocked(self, head: int | None) -> int:
-        """Free slots that are lost to external fragmentation: all, if they would do for the head but for their place."""
+        """Free slots lost to external fragmentation: all, if they would do for the head but for their place."""
         if head is None or isinstance(self.allocator, PagedAllocator):
             return 0
         final = self.prompt[head] + self.output[head] - 1
@@ -372,7 +378,9 @@ class Step:
         """Hold the ledger to its sum, and the slots used to the tokens of the running requests."""
         totals = Totals(*self.rates, *[0] * 10)
         allocator = self.allocator
-        check_ledger(ledger(totals, capacity=allocator.capacity, lost=allocator.lost_slots), capacity=allocator.capacity)
+        check_ledger(
+            ledger(totals, capacity=allocator.capacity, lost=allocator.lost_slots), capacity=allocator.capacity
+        )
         tokens = sum(seat.tokens for seat in self.running)
         if tokens != used:
             raise InvariantError("slots used", expected=tokens, found=used)
@@ -409,5 +417,3 @@ class Step:
         elif isinstance(self.allocator, ContiguousAllocator):
             start, size = self.allocator.extent(seat.row)
             self._digest(seat.request, size, start)
-
-

@@ -1,0 +1,261 @@
+"""Many simulations, one answer: the same requests through several allocators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import kvsim
+from kvsim.allocators import ALLOCATORS, make_allocator
+from kvsim.engine import simulate
+from kvsim.errors import ConfigError, unknown
+from kvsim.intervals import Mean, mean_of
+from kvsim.latency import Affine, latency_for, static_latency_for
+from kvsim.requests import RequestStream
+from kvsim.results import Result
+from kvsim.scenario import Resolved, Scenario
+from kvsim.scheduler import Scheduler
+
+# (allocator, seed, requests finished, requests)
+Progress = Callable[[str, int, int, int], None]
+
+# What each idea gives: the label of a step, the allocator and the placement after it.
+IDEAS = (
+    ("reserve the maximum", "max", "buddy"),
+    ("guess the output's power of two", "pow2", "buddy"),
+    ("know the output", "oracle", "buddy"),
+    ("no buddy rounding", "oracle", "first-fit"),
+    ("not contiguous", "paged-oracle", "paged"),
+    ("grow on demand", "paged", "paged"),
+)
+
+
+@dataclass(frozen=True)
+class System:
+    """One allocator over all replicates.
+
+    Attributes
+    ----------
+    allocator, placement : str
+        Its two axes.
+    results : tuple of Result
+        One a seed, in their order.
+    """
+
+    allocator: str
+    placement: str
+    results: tuple[Result, ...]
+
+    def mean(self, measure: str) -> Mean | None:
+        """Mean of a numeric measure of the summaries over the replicates, or None where one has none."""
+        values = [result.summary()[measure] for result in self.results]
+        return None if any(value is None for value in values) else mean_of(values)
+
+    def summary(self) -> dict[str, Any]:
+        """Summary of the only replicate, or the means of all with the half-widths of their intervals."""
+        summaries = [result.summary() for result in self.results]
+        if len(summaries) == 1:
+            return summaries[0]
+        merged: dict[str, Any] = {name: _merge([s[name] for s in summaries]) for name in summaries[0]}
+        halves = {name: self.mean(name) for name, value in summaries[0].items() if isinstance(value, float)}
+        merged["interval_95"] = {name: mean.half_width for name, mean in halves.items() if mean is not None}
+        return merged
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The same requests through several allocators.
+
+    Attributes
+    ----------
+    resolved : Resolved
+        The scenario, with its defaults filled in.
+    systems : tuple of System
+        One an allocator.
+    latency : Affine
+        The latency model of all of them.
+    """
+
+    resolved: Resolved
+    systems: tuple[System, ...]
+    latency: Affine
+
+    def system(self, allocator: str) -> System | None:
+        """Return the system of an allocator, if it was run."""
+        return next((system for system in self.systems if system.allocator == allocator), None)
+
+    def multiples(self) -> dict[str, float]:
+        """Output tokens/s of ``paged`` over those of each other allocator."""
+        paged = self.system("paged")
+        rate = paged.mean("output_tokens_per_s") if paged else None
+        if rate is None:
+            return {}
+        others = {s.allocator: s.mean("output_tokens_per_s") for s in self.systems if s is not paged}
+        return {name: rate.value / mean.value for name, mean in others.items() if mean is not None and mean.value}
+
+    def stamp(self) -> dict[str, Any]:
+        """Return what every output carries: by what it was made."""
+        scenario = self.resolved.scenario
+        return {
+            "version": kvsim.__version__,
+            "scheduler": scenario.scheduler,
+            "latency": self.latency.describe(),
+            "latency_origin": self.latency.origin,
+            "seed": scenario.seed,
+            "seeds": scenario.seeds,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values: scenario, systems, multiples."""
+        return {
+            "scenario": self.resolved.describe() | {"stamp": self.stamp()},
+            "systems": [system.summary() for system in self.systems],
+            "multiples": self.multiples(),
+        }
+
+    def condition(self) -> str:
+        """Say under which condition the numbers hold."""
+        resolved, scenario = self.resolved, self.resolved.scenario
+        requests = f"{len(self.systems[0].results[0].requests):,} requests of {scenario.workload}"
+        traffic = f"a backlog of {requests}" if resolved.backlog else requests
+        if scenario.rate is not None:
+            traffic += f" at {scenario.rate:g}/s"
+        return f"{resolved.model.name} on {resolved.device}, {resolved.capacity:,} slots, {traffic}"
+
+    def conclusion(self) -> str:
+        """Return the sentence that people come for."""
+        used = {s.allocator: s.mean("used") for s in self.systems}
+        shares = {name: mean.value for name, mean in used.items() if mean is not None}
+        contiguous = [share for name, share in shares.items() if not name.startswith("paged")]
+        if not contiguous or "paged" not in shares:
+            return f"Condition: {self.condition()}."
+        low, high = min(contiguous), max(contiguous)
+        span = f"{low:.1%}" if len(contiguous) == 1 else f"{100 * low:.1f}-{high:.1%}"
+        multiples = {n: m for n, m in self.multiples().items() if not n.startswith("paged")}
+        text = f"Of the KV memory {span} is used with contiguous allocation and {shares['paged']:.1%} with paging"
+        if multiples:
+            text += f"; throughput is {' / '.join(f'{m:.2f}' for m in multiples.values())} times that of "
+            text += " / ".join(multiples)
+        return f"{text} ({self.condition()})."
+
+
+def compare(scenario: Scenario, progress: Progress | None = None) -> Comparison:
+    """Run the same requests through every allocator of a scenario.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What to run.
+    progress : callable, optional
+        Called with (allocator, seed, requests finished, requests).
+
+    Raises
+    ------
+    ConfigError, TraceError
+        The scenario cannot be meant, or its trace not be read.
+    """
+    resolved = Resolved(scenario)
+    check_allocators(scenario)
+    return run_systems(resolved, [(name, scenario.placement) for name in scenario.allocator], progress)
+
+
+def waterfall(comparison: Comparison, progress: Progress | None = None) -> Comparison:
+    """Run what each idea adds, from ``max`` to ``paged`` (see ``IDEAS``), over the requests of a comparison.
+
+    Systems that the comparison has already are not run again.
+    """
+    resolved = comparison.resolved
+    known = {(system.allocator, system.placement): system for system in comparison.systems}
+    missing = [(name, place) for _, name, place in IDEAS if (name, place) not in known]
+    more = run_systems(resolved, missing, progress)
+    known |= {(system.allocator, system.placement): system for system in more.systems}
+    return Comparison(resolved, tuple(known[name, place] for _, name, place in IDEAS), comparison.latency)
+
+
+def run_systems(resolved: Resolved, systems: Sequence[tuple[str, str]], progress: Progress | None = None) -> Comparison:
+    """Run the replicates of a scenario through (allocator, placement) pairs."""
+    scenario = resolved.scenario
+    make_latency = static_latency_for if scenario.scheduler == "static" else latency_for
+    latency = make_latency(resolved.model, resolved.device)
+    results: dict[tuple[str, str], list[Result]] = {pair: [] for pair in systems}
+    for seed in range(scenario.seed, scenario.seed + scenario.seeds):
+        stream = resolved.stream(seed)
+        for name, placement in systems:
+            report = _reporter(progress, name, seed, len(stream))
+            results[name, placement].append(run_one(resolved, stream, name, placement, latency, report))
+    done = (System(name, rs[0].placement, tuple(rs)) for (name, _), rs in results.items())
+    return Comparison(resolved, tuple(done), latency)
+
+
+def run_one(
+    resolved: Resolved,
+    stream: RequestStream,
+    allocator: str,
+    placement: str,
+    latency: Affine,
+    progress: Callable[[int, int], None] | None = None,
+) -> Result:
+    """Run one stream of a scenario through one allocator."""
+    scenario = resolved.scenario
+    pool = make_allocator(
+        allocator,
+        capacity=resolved.capacity,
+        max_model_len=resolved.max_model_len,
+        max_num_seqs=scenario.max_num_seqs,
+        block_size=scenario.block_size,
+        placement=placement if placement != "paged" else "buddy",
+    )
+    scheduler = Scheduler(
+        scenario.scheduler,
+        max_num_seqs=scenario.max_num_seqs,
+        max_num_batched_tokens=scenario.max_num_batched_tokens,
+        watermark=scenario.watermark,
+        static_batch=scenario.static_batch,
+    )
+    return simulate(
+        stream,
+        pool,
+        latency=latency,
+        scheduler=scheduler,
+        max_model_len=resolved.max_model_len,
+        backlog=resolved.backlog,
+        stop_at_s=scenario.stop_at,
+        engine=scenario.engine,
+        progress=progress,
+    )
+
+
+def check_allocators(scenario: Scenario) -> None:
+    """Refuse unknown allocators, and ones that the scheduler cannot serve.
+
+    Raises
+    ------
+    ConfigError
+        Naming the nearest known one.
+    """
+    for name in scenario.allocator:
+        if name not in ALLOCATORS:
+            raise unknown("allocator", name, ALLOCATORS)
+    if scenario.scheduler == "static" and set(scenario.allocator) != {"max"}:
+        raise ConfigError("scheduler 'static' reserves the maximum length: use it with allocator 'max' only")
+
+
+def _reporter(progress: Progress | None, name: str, seed: int, total: int) -> Callable[[int, int], None] | None:
+    if progress is None:
+        return None
+    return lambda finished, _now: progress(name, seed, finished, total)
+
+
+def _merge(values: list[Any]) -> Any:
+    """Mean of numbers, the common value of what is the same, dicts by their keys, and the rest side by side."""
+    if all(value == values[0] for value in values):
+        return values[0]
+    if all(isinstance(value, dict) for value in values):
+        keys = dict.fromkeys(key for value in values for key in value)
+        return {key: _merge([value.get(key, 0) for value in values]) for key in keys}
+    if any(value is None for value in values):
+        return None
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return mean_of(values).value
+    return values

@@ -91,3 +91,8 @@ def parse_count(text: str, what: str = "count") -> int:
     if exact <= 0 or exact.denominator != 1 or exact > 10**15:
         raise ConfigError(f"{what} {text!r} must be a whole number from 1 to 10^15")
     return int(exact)
+
+
+def plural(number: int, noun: str) -> str:
+    """Write a number of things: ``1 request``, ``1,200 requests``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -57,7 +57,7 @@ def memory(ctx: click.Context) -> None:
 @WEIGHTS
 @OUTPUT
 def weights(explain: bool, out: Path | None, as_json: bool, **options: Any) -> None:
-    """What the weights take: parameters x bits, and the constants of quantization."""
+    """What weights take: parameters x bits, and constants."""
     from kvsim.cli.memory_text import print_weights
     from kvsim.memory import explain_terms
 
@@ -93,7 +93,7 @@ def weights(explain: bool, out: Path | None, as_json: bool, **options: Any) -> N
 @click.option("--kv-tokens", type=int, metavar="N", help="What a pool of so many tokens takes.")
 @OUTPUT
 def kv(explain: bool, out: Path | None, as_json: bool, **options: Any) -> None:
-    """What keys and values take: a token, a sequence, a rank."""
+    """What keys and values take: a token, a sequence."""
     from kvsim.cli.memory_text import kv_facts, print_kv
     from kvsim.memory import explain_kv, kv_cache
 
@@ -147,7 +147,7 @@ def kv(explain: bool, out: Path | None, as_json: bool, **options: Any) -> None:
 @click.option("--no-kv", is_flag=True, help="Serve without a KV cache.")
 @OUTPUT
 def fit(explain: bool, out: Path | None, as_json: bool, **options: Any) -> None:
-    """Whether a model fits a device, with how many requests of which length."""
+    """Whether a model fits a device, and how many requests."""
     from kvsim.cli.memory_text import fit_facts, print_fit
     from kvsim.memory import Serving, explain_fit
     from kvsim.memory import fit as fit_model
@@ -210,7 +210,7 @@ def fit(explain: bool, out: Path | None, as_json: bool, **options: Any) -> None:
 @click.option("--memory", "device_memory", metavar="SIZE", help="Say which methods fit in so much memory.")
 @OUTPUT
 def train(explain: bool, out: Path | None, as_json: bool, **options: Any) -> None:
-    """What training needs: full fine-tuning, LoRA, QLoRA side by side."""
+    """What training needs: full, LoRA and QLoRA."""
     from kvsim.cli.memory_text import print_train, train_facts
     from kvsim.memory import METHODS, explain_terms
     from kvsim.memory import train as train_model

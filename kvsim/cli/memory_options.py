@@ -103,14 +103,15 @@ def chosen_model(options: dict[str, Any]) -> Model:
 
 
 def chosen_weights(model: Model | int, options: dict[str, Any], bits: float | None = None) -> Weights:
-    """Return the weights that the options describe."""
+    """Return the weights that the options describe, at ``bits`` where that is given; as published where nothing is."""
     from kvsim.memory import weights, weights_of_file
 
     if options["weights_file"]:
         return weights_of_file(options["weights_file"], model if isinstance(model, int) else model.parameters)
-    published = None if isinstance(model, int) or options["bits"] is not None else model.quantization
-    bits = bits if bits is not None else options["bits"]
-    return weights(model, 16 if bits is None else bits, chosen_quantization(options, bits) or published)
+    bits = options["bits"] if bits is None else bits
+    if bits is None and not isinstance(model, int) and model.quantization:
+        return weights(model, quantization=model.quantization)
+    return weights(model, 16 if bits is None else bits, chosen_quantization(options, bits))
 
 
 def chosen_quantization(options: dict[str, Any], bits: float | None) -> Quantization | None:

@@ -33,7 +33,7 @@ def print_table(
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", title_style="bold", pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right", no_wrap=number > 0)
     body = list(rows)
@@ -44,6 +44,8 @@ def print_table(
     console = Console(highlight=False, markup=False, soft_wrap=False)
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, width=WIDTH)
+    if title:
+        console.print(title, style="bold")
     console.print(table)
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kvsim.cli.memory_options import chosen_weights
-from kvsim.cli.memory_tables import print_table, print_terms, size_row
+from kvsim.cli.memory_tables import WIDTH, print_table, print_terms, size_row
 from kvsim.memory import outgrows_weights_at, window_cells
-from kvsim.units import format_size
+from kvsim.units import format_size, plural
 
 if TYPE_CHECKING:
     from kvsim.memory import Fit, KVCache, Recipe, Training, Weights
@@ -20,17 +21,17 @@ SIZE_COLUMNS = ("", "bytes", "powers of 10", "powers of 2")
 
 
 def say(*lines: str) -> None:
-    """Print lines, those that are not empty."""
-    for line in lines:
-        if line:
-            click.echo(line)
+    """Print lines, those that are not empty, wrapped to the width of the tables."""
+    for line in filter(None, lines):
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        click.echo(textwrap.fill(line, WIDTH, subsequent_indent=indent, break_long_words=False))
 
 
 def print_weights(model: Model | int, name: str, rows: Sequence[Weights]) -> None:
     """Print a row for each number of bits."""
     cells = [
         (
-            f"{row.bits:.4g} bits" if row.bits else "from the file",
+            row.label,
             f"{row.weights_bytes:,}",
             f"{row.overhead_bytes:,}",
             f"{row.total_bytes:,}",
@@ -45,7 +46,7 @@ def print_weights(model: Model | int, name: str, rows: Sequence[Weights]) -> Non
         return
     say(f"{rows[0].parameters:,} parameters. {_counted(model)}", *notes(model))
     if rows[-1].bits not in (32, 16, 8, 4) or len(rows[-1].terms) > 1:
-        print_terms(f"Made of, at {rows[-1].bits:.4g} bits", rows[-1].terms)
+        print_terms(f"Made of, at {rows[-1].label}", rows[-1].terms)
 
 
 def _counted(model: Model) -> str:
@@ -90,7 +91,7 @@ def print_kv(model: Model, cache: KVCache, facts: dict[str, Any], options: dict[
     """Print the bytes of a token and of the sequences."""
     print_table(SIZE_COLUMNS, _kv_rows(cache, facts), title=_kv_title(model, cache, options))
     say(
-        f"{cache.blocks_per_sequence:,} blocks a sequence; {cache.wasted_slots:,} slots of the last stay empty.",
+        f"{plural(cache.blocks_per_sequence, 'block')} a sequence, {plural(cache.wasted_slots, 'slot')} of the last empty.",
         _ratio(model, cache),
     )
     if "outgrows_weights_at" in facts:
@@ -104,7 +105,7 @@ def print_kv(model: Model, cache: KVCache, facts: dict[str, Any], options: dict[
 
 def _kv_title(model: Model, cache: KVCache, options: dict[str, Any]) -> str:
     ranks = f", one rank of tp {options['tp'] or 1} x pp {options['pp'] or 1}" if options["tp"] or options["pp"] else ""
-    sequences = f"{cache.sequences:,} sequence{'s' * (cache.sequences > 1)} of {cache.context:,} tokens"
+    sequences = f"{plural(cache.sequences, 'sequence')} of {cache.context:,} tokens"
     return f"KV cache of {model.name}, {options['kv_dtype']}, {sequences}, blocks of {cache.block_size}{ranks}"
 
 
@@ -187,7 +188,6 @@ def _print_capacity(result: Fit, facts: dict[str, Any]) -> None:
     }
     ranks = f" on each of {serving.ranks} devices" if serving.ranks > 1 else ""
     say(
-        "",
         f"KV pool: {format_size(result.kv_pool_bytes)} ({sources[result.pool_source]}) = {held.num_blocks:,} blocks of "
         f"{serving.block_size} tokens of {result.bytes_per_token:,} B{ranks}; in one piece, {held.slots:,} slots.",
         *result.log_lines,
@@ -205,9 +205,10 @@ def _print_capacity(result: Fit, facts: dict[str, Any]) -> None:
     cap = min(held.paged_requests, serving.max_num_seqs)
     if held.bound_by == "sequence cap":
         say(f"Limited by the sequence cap: memory has room for {held.paged_requests:,}, max_num_seqs is {cap:,}.")
+        use = f"{held.peak_blocks:,} of {held.num_blocks:,} blocks are ever in use ({facts['peak_utilization']:.2%})"
+        say(f"At most {use}.")
     say(
-        f"At most {held.peak_blocks:,} of {held.num_blocks:,} blocks are ever in use "
-        f"({facts['peak_utilization']:.2%}); {held.wasted_slots:,} slots of a request's last block stay empty.",
+        f"{plural(held.wasted_slots, 'slot')} of such a request's last block stay empty.",
         f"Host memory holds {facts['swap_blocks']:,} blocks." if "swap_blocks" in facts else "",
     )
 

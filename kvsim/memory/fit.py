@@ -17,7 +17,7 @@ from kvsim.memory.kv import (
 from kvsim.memory.terms import Term, check_number, share_out, total
 from kvsim.memory.weights import Weights
 from kvsim.models import OVERHEAD_BYTES, Device, Model, default_utilization, paper_kv_pool, usable_bytes
-from kvsim.units import format_size
+from kvsim.units import format_size, plural
 
 UNBOUNDED = 10**9
 
@@ -444,7 +444,7 @@ class _Plan:
                 f"({shape.full_layers} layers x {held:,} + {shape.sliding_layers} layers x {window:,} blocks) x "
                 f"{serving.block_size} tokens x {shape.layer_bytes:,} B"
             )
-        return Term("KV cache", self.kv_needed, f"{ranks}{serving.concurrency:,} requests x {each}")
+        return Term("KV cache", self.kv_needed, f"{ranks}{plural(serving.concurrency, 'request')} x {each}")
 
     def device_terms(self, source: str, pool: int) -> tuple[Term, ...]:
         """Return how the memory of the devices is divided; nothing where it does not suffice."""
@@ -512,7 +512,7 @@ class _Plan:
             return "weights and overhead fit; no KV cache was asked for"
         at_once = min(held.paged_requests, self.serving.max_num_seqs)
         return (
-            f"{at_once:,} requests of {self.serving.max_model_len:,} tokens at once in blocks (limited by the "
+            f"{plural(at_once, 'request')} of {self.serving.max_model_len:,} tokens at once in blocks (limited by the "
             f"{held.bound_by}), {min(held.contiguous_requests, self.serving.max_num_seqs):,} in one piece each"
         )
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 from kvsim.errors import ConfigError, unknown
 from kvsim.memory.terms import Term, bits_to_bytes, check_number, total
 from kvsim.models import Model
+from kvsim.units import plural
 
 
 @dataclass(frozen=True)
@@ -350,12 +351,11 @@ def _terms(
 ) -> tuple[Term, ...]:
     """Return what full layers and sliding layers take, so many blocks or tokens in each."""
     kinds = {"full layers": shape.full_layers, "sliding layers": shape.sliding_layers}
-    noun = "sequence" if sequences == 1 else "sequences"
     return tuple(
         Term(
             name,
             sequences * layers * count * tokens_each * shape.layer_bytes,
-            f"{sequences:,} {noun} x {layers} layers x {count:,} {what} x {shape.layer_bytes:,} B",
+            f"{plural(sequences, 'sequence')} x {layers} layers x {count:,} {what} x {shape.layer_bytes:,} B",
         )
         for (name, layers), count in zip(kinds.items(), counts, strict=True)
         if layers

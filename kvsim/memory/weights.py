@@ -44,6 +44,13 @@ class Weights:
     terms: tuple[Term, ...]
 
     @property
+    def label(self) -> str:
+        """What they are, in two words: bits, and whether all parameters have just those."""
+        if not self.bits:
+            return "as the file"
+        return f"{self.bits:.4g} bits" + (", in blocks" if len(self.terms) > 1 else "")
+
+    @property
     def total_bytes(self) -> int:
         """Weights and overhead together."""
         return total(self.terms)

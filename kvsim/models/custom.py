@@ -74,7 +74,7 @@ def _shape_of(parameters: int | None) -> Model:
         raise ConfigError("which model? Name one, or a config.json, or give its number of parameters or its sizes")
     nearest = min(map(get_model, SHAPES), key=lambda model: abs(model.parameters - parameters))
     note = f"only the number of parameters was given: layers, width and heads are those of {nearest.name}"
-    return replace(nearest, name=f"{parameters / 1e9:g} B parameters", notes=(note,), quantization=None)
+    return replace(nearest, name=f"a {parameters / 1e9:g} B model", notes=(note,), quantization=None)
 
 
 def _bare(given: dict[str, Any]) -> Model:

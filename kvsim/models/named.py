@@ -109,6 +109,7 @@ def _build_model(table: Mapping[str, Any], name: str, where: str = "") -> Model:
     family = Family(**_MODELS["families"][_find("family", str(family_name), _MODELS["families"])])
     values["nominal_parameters"] = values.pop("parameters", 0)
     values["pattern"] = tuple(values.get("pattern", ("full",)))
+    values["notes"] = tuple(values.get("notes", ()))
     values.setdefault("name", name)
     values.setdefault("kv_heads", values["heads"])
     values.setdefault("tied_embeddings", family.tied_embeddings)

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from kvsim.memory import Fit, KVCache, Term, Training, Weights
 from kvsim.plots.style import COLOURS, new_figure, tidy
+from kvsim.units import plural
 
 # One colour for one thing, whatever the figure.
 TERM_COLOURS = {
@@ -16,7 +18,7 @@ TERM_COLOURS = {
     "kept in 16 bits": COLOURS["sky"],
     "quantization constants": COLOURS["yellow"],
     "KV cache": COLOURS["orange"],
-    "KV pool": COLOURS["orange"],
+    "KV pool": COLOURS["yellow"],
     "full layers": COLOURS["orange"],
     "sliding layers": COLOURS["yellow"],
     "adapters": COLOURS["sky"],
@@ -46,7 +48,7 @@ def stacked_bars(axes: Axes, bars: Mapping[str, Sequence[Term]], *, unit: int = 
     named: set[str] = set()
     for row, terms in enumerate(bars.values()):
         left = 0.0
-        for term in terms:
+        for term in filter(lambda term: term.num_bytes, terms):
             width = term.num_bytes / unit
             colour = TERM_COLOURS.get(term.name, COLOURS["grey"])
             label = None if term.name in named else term.name
@@ -68,22 +70,31 @@ def _with_legend(figure: Figure, axes: Axes, title: str) -> Figure:
     return figure
 
 
+def _write_in(axes: Axes) -> None:
+    """Write each segment's width into it, where there is room."""
+    for patch in axes.patches:
+        if isinstance(patch, Rectangle) and patch.get_width() > 0.05 * axes.get_xlim()[1]:
+            x, y = patch.get_x() + patch.get_width() / 2, patch.get_y() + patch.get_height() / 2
+            axes.text(x, y, f"{patch.get_width():.3g}", ha="center", va="center", color="white", fontsize=9)
+
+
 def plot_weights(rows: Sequence[Weights], name: str) -> Figure:
     """Draw the weights at each number of bits."""
     figure = new_figure(height=1.6 + 0.5 * len(rows))
     axes = figure.add_subplot()
-    stacked_bars(axes, {f"{row.bits:g} bits": row.terms for row in rows})
+    stacked_bars(axes, {row.label: row.terms for row in rows})
     return _with_legend(figure, axes, f"Weights of {name}: {rows[0].parameters:,} parameters")
 
 
 def plot_kv(cache: KVCache, name: str) -> Figure:
     """Draw what the sequences need at least, what a paged engine gives them, and what a contiguous one reserves."""
-    kinds = {"lower bound": cache.bound_terms, "paged": cache.terms, "contiguous": cache.reserved_terms}
+    charge = f", sliding\nlayers: {cache.sliding}" if cache.shape.sliding_layers else ""
+    kinds = {"lower bound": cache.bound_terms, f"paged{charge}": cache.terms, "contiguous": cache.reserved_terms}
     unit, unit_name = (2**30, "GiB") if cache.total_bytes >= 2**30 else (2**20, "MiB")
     figure = new_figure(height=3.2)
     axes = figure.add_subplot()
     stacked_bars(axes, kinds, unit=unit, unit_name=unit_name)
-    sequences = f"{cache.sequences:,} sequence{'s' * (cache.sequences > 1)} of {cache.context:,} tokens"
+    sequences = f"{plural(cache.sequences, 'sequence')} of {cache.context:,} tokens"
     return _with_legend(figure, axes, f"KV cache of {name}: {sequences}")
 
 
@@ -113,4 +124,5 @@ def plot_train(methods: Sequence[Training], name: str, memory_bytes: int | None 
         above.set_xlim(0, max(above.get_xlim()[1], 1.15 * memory_bytes / GB))
     stacked_bars(below, {row.method: row.terms for row in methods}, unit=methods[0].parameters, unit_name="bytes")
     below.set_xlabel("bytes a parameter of the model")
+    _write_in(below)
     return _with_legend(figure, above, f"Training {name}, each device")

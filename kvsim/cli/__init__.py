@@ -16,7 +16,9 @@ import kvsim
 from kvsim.errors import KvsimError, unknown
 
 # command -> (module of this package, line for `kvsim --help`); the module is imported only when the command runs
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "memory": ("memory", "Weights, KV cache, what fits a device, and what training needs."),
+}
 
 
 class LazyGroup(click.Group):

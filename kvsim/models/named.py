@@ -25,6 +25,7 @@ DEVICES: tuple[str, ...] = tuple(_DEVICES["devices"])
 _MODEL_KEYS = {field.name for field in fields(Model)} - {"nominal_parameters"} | {"parameters"}
 _DEVICE_KEYS = {"name", "label", "memory", "system", "bandwidth", "flops", "source"}
 _GROUPS: dict[str, type[Any]] = {"experts": Experts, "latent": LatentAttention, "quantization": Quantization}
+_SEPARATORS = re.compile(r"[\s_-]+")
 _COUNTED = re.compile(r"([0-9]+)\s*[xX*×]\s*(.+)")
 
 
@@ -76,11 +77,12 @@ def get_device(name_or_path: str) -> Device:
 
 
 def _find(kind: str, name: str, known: Iterable[str]) -> str:
-    """Find a name without regard to case."""
-    folded = {candidate.casefold(): candidate for candidate in known}
-    if name.casefold() not in folded:
+    """Find a name without regard to case, spaces and hyphens."""
+    folded = {_SEPARATORS.sub("", candidate).casefold(): candidate for candidate in known}
+    key = _SEPARATORS.sub("", name).casefold()
+    if key not in folded:
         raise unknown(kind, name, folded.values())
-    return folded[name.casefold()]
+    return folded[key]
 
 
 def _model_from_file(path: Path) -> Model:
@@ -107,6 +109,7 @@ def _build_model(table: Mapping[str, Any], name: str, where: str = "") -> Model:
     family = Family(**_MODELS["families"][_find("family", str(family_name), _MODELS["families"])])
     values["nominal_parameters"] = values.pop("parameters", 0)
     values["pattern"] = tuple(values.get("pattern", ("full",)))
+    values["notes"] = tuple(values.get("notes", ()))
     values.setdefault("name", name)
     values.setdefault("kv_heads", values["heads"])
     values.setdefault("tied_embeddings", family.tied_embeddings)

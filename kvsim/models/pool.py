@@ -30,21 +30,34 @@ def paper_kv_pool(model: Model, device: Device) -> int | None:
     return _TABLE_1.get((model.name, device.name, device.count))
 
 
-def usable_bytes(device: Device, utilization: float = UTILIZATION) -> int:
-    """Return the bytes of one device that an engine may use: ``utilization`` of what the system leaves.
+def usable_bytes(device: Device, utilization: float | None = None) -> int:
+    """Return the bytes of one device that an engine may use.
+
+    Parameters
+    ----------
+    device : Device
+        The device.
+    utilization : float or None
+        Share of what the system leaves; None for 0.9, or for all of it on a laptop.
 
     Raises
     ------
     ConfigError
         ``utilization`` is not in (0, 1].
     """
-    if not 0 < utilization <= 1:
-        raise ConfigError(f"gpu memory utilization must be above 0 and at most 1, not {utilization}")
-    return int((device.memory_bytes - device.system_bytes) * utilization)
+    share = default_utilization(device) if utilization is None else utilization
+    if not 0 < share <= 1:
+        raise ConfigError(f"gpu memory utilization must be above 0 and at most 1, not {share}")
+    return int((device.memory_bytes - device.system_bytes) * share)
+
+
+def default_utilization(device: Device) -> float:
+    """Return the share that an engine takes unless told otherwise; where the system keeps its part, all the rest."""
+    return 1.0 if device.system_bytes else UTILIZATION
 
 
 def default_kv_pool(
-    model: Model, device: Device, *, utilization: float = UTILIZATION, overhead_bytes: int = OVERHEAD_BYTES
+    model: Model, device: Device, *, utilization: float | None = None, overhead_bytes: int = OVERHEAD_BYTES
 ) -> int:
     """Return the bytes left for the KV cache on all devices: usable memory less 16-bit weights less overhead.
 
@@ -52,8 +65,8 @@ def default_kv_pool(
     ----------
     model, device : Model, Device
         The weights are spread evenly over ``device.count`` devices.
-    utilization : float
-        Share of each device's memory that the engine may use.
+    utilization : float or None
+        Share of each device's memory that the engine may use; None for 0.9.
     overhead_bytes : int
         Activations, workspaces and graphs on each device.
 
@@ -67,6 +80,6 @@ def default_kv_pool(
     if weights + overhead >= usable:
         raise ConfigError(
             f"no room for a KV cache: {model.name} needs {format_size(weights)} of weights and {format_size(overhead)} "
-            f"of overhead, {device} offers {format_size(usable)} ({utilization:g} of its memory)"
+            f"of overhead, {device} offers {format_size(usable)} to the engine"
         )
     return usable - weights - overhead

@@ -16,7 +16,10 @@ import kvsim
 from kvsim.errors import KvsimError, unknown
 
 # command -> (module of this package, line for `kvsim --help`); the module is imported only when the command runs
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "trace": ("trace", "Look at request traces, convert them, fit workloads to them, draw streams."),
+    "workloads": ("workloads", "What there is to serve, with the means of each."),
+}
 
 
 class LazyGroup(click.Group):

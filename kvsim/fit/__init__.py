@@ -2,6 +2,6 @@
 
 from kvsim.fit.arrivals import ArrivalFit, fit_arrivals
 from kvsim.fit.marginals import MarginalFit, fit_marginal
-from kvsim.fit.workload import Fit, fit_workload
+from kvsim.fit.workload import Fit, fit_summary, fit_workload
 
-__all__ = ["ArrivalFit", "Fit", "MarginalFit", "fit_arrivals", "fit_marginal", "fit_workload"]
+__all__ = ["ArrivalFit", "Fit", "MarginalFit", "fit_arrivals", "fit_marginal", "fit_summary", "fit_workload"]

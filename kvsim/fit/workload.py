@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
+from typing import Any
 
 from kvsim.errors import ConfigError
 from kvsim.fit.arrivals import ArrivalFit, fit_arrivals
@@ -86,3 +87,22 @@ def held_out_distances(stream: RequestStream) -> dict[str, float]:
         best = fit_marginal(lengths[::2])[0]
         found[column] = ks_distance(best.marginal, sample_of(lengths[1::2]))
     return found
+
+
+def fit_summary(fit: Fit) -> dict[str, Any]:
+    """Return what ``kvsim trace fit --json`` prints."""
+    summary: dict[str, Any] = {"name": fit.workload.name, "spearman": fit.workload.spearman}
+    for column in ("prompt", "output"):
+        tried: list[MarginalFit] = getattr(fit, column)
+        summary[column] = {
+            "family": tried[0].marginal.family,
+            "parameters": tried[0].num_parameters,
+            "ks": tried[0].ks,
+            "held_out_ks": fit.held_out[column],
+            "tried": [
+                {"family": t.marginal.family, "parameters": t.num_parameters, "bic": t.bic, "ks": t.ks} for t in tried
+            ],
+        }
+    arrivals = fit.arrivals
+    summary["arrivals"] = arrivals and arrivals.process.model_dump() | {"arrival_cv": arrivals.cv, "ks": arrivals.ks}
+    return summary

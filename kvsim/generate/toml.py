@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
+from kvsim.errors import ConfigError
 from kvsim.generate.workload import Workload
 
 PER_LINE = 10
@@ -14,6 +17,25 @@ def workload_toml(workload: Workload) -> str:
     """Return the text of a file that ``load_workload`` reads as this workload, floats with six digits."""
     table = workload.model_dump(exclude_none=True, exclude_defaults=True)
     return "\n".join(_lines(table, ())).strip() + "\n"
+
+
+def write_workload(workload: Workload, path: str | Path) -> None:
+    """Write a workload to a file, all of it or nothing.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be written.
+    """
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        temporary.write_text(workload_toml(workload), encoding="utf-8")
+        temporary.replace(target)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written ({error.strerror})") from None
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _lines(table: dict[str, Any], path: tuple[str, ...]) -> list[str]:

@@ -1,0 +1,1 @@
+"""Results as pictures, with matplotlib; one subject a module."""

@@ -1,0 +1,63 @@
+"""One look for every figure, and a way to write them that leaves nothing half-written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, distinguishable with any colour vision.
+COLOURS = {
+    "blue": "#0072B2",
+    "orange": "#E69F00",
+    "green": "#009E73",
+    "vermilion": "#D55E00",
+    "purple": "#CC79A7",
+    "sky": "#56B4E9",
+    "yellow": "#F0E442",
+    "grey": "#BBBBBB",
+    "black": "#000000",
+}
+
+
+def new_figure(width: float = 8.0, height: float = 4.5) -> Figure:
+    """Return an empty figure, in inches, that no window manager knows of."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def tidy(axes: Axes) -> None:
+    """Take away what carries no information."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(length=0)
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure under a temporary name in the same folder and rename it.
+
+    Parameters
+    ----------
+    figure : Figure
+        The figure.
+    path : Path
+        Where to; its suffix is the format (png, svg, pdf). The folder is made if it is not there.
+
+    Returns
+    -------
+    Path
+        The same path.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        with mpl.rc_context({"svg.hashsalt": "kvsim"}):
+            figure.savefig(temporary, dpi=150)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path

@@ -24,6 +24,7 @@ FLOORS = {
     "scenario": 1,
     "generate": 1,
     "traces": 1,
+    "fit": 2,
     "allocators": 2,
     "scheduler": 2,
     "latency": 2,

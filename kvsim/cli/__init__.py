@@ -17,7 +17,10 @@ from kvsim.errors import KvsimError, unknown
 
 # command -> (module of this package, line for `kvsim --help`); the module is imported only when the command runs
 COMMANDS: dict[str, tuple[str, str]] = {
+    "compare": ("compare", "The same requests through several allocators: where the memory goes, what it costs."),
     "memory": ("memory", "Weights, KV cache, what fits a device, and what training needs."),
+    "trace": ("trace", "Look at request traces, convert them, fit workloads to them, draw streams."),
+    "workloads": ("workloads", "What there is to serve, with the means of each."),
 }
 
 

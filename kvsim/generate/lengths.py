@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from kvsim.generate.special import FloatArray, gamma_cdf, normal_cdf
+from kvsim.generate.special import FloatArray, gamma_cdf, normal_to_uniform
 from kvsim.requests import IntArray
 
 LONGEST = 1 << 20  # tokens; where no limit is given a tail ends here
@@ -119,7 +119,7 @@ class Lognormal(Table):
 
     def cdf(self, x: FloatArray) -> FloatArray:
         """Return P(X <= x)."""
-        return normal_cdf((np.log(x) - self.mu) / self.sigma)
+        return normal_to_uniform((np.log(x) - self.mu) / self.sigma)
 
     @property
     def num_parameters(self) -> int:
@@ -257,7 +257,7 @@ class Mixture(Table):
         """Return P(X <= x)."""
         total = sum(part.weight for part in self.parts)
         log_x = np.log(x)
-        return np.asarray(sum(p.weight / total * normal_cdf((log_x - p.mu) / p.sigma) for p in self.parts))
+        return np.asarray(sum(p.weight / total * normal_to_uniform((log_x - p.mu) / p.sigma) for p in self.parts))
 
     @property
     def num_parameters(self) -> int:

@@ -93,12 +93,6 @@ def _normal_table() -> tuple[FloatArray, FloatArray]:
 
 
 def normal_to_uniform(z: FloatArray) -> FloatArray:
-    """Return the normal distribution function from a table: fast, and within 3e-9 (for draws, not for tails)."""
+    """Return the normal distribution function from a table: fast, and within 3e-9."""
     grid, values = _normal_table()
     return np.asarray(np.interp(z, grid, values))
-
-
-def normal_quantile(u: FloatArray) -> FloatArray:
-    """Return the inverse of the normal distribution function, from the same table."""
-    grid, values = _normal_table()
-    return np.asarray(np.interp(u, values, grid))

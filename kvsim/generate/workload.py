@@ -13,7 +13,7 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 from kvsim.errors import ConfigError, unknown
 from kvsim.generate.arrivals import Arrivals, Backlog, Poisson, Replay, draw_times, replay_times
 from kvsim.generate.joint import Copula, Fitted, Independent, Joint
-from kvsim.generate.lengths import LengthTable, Marginal, Table, Tokens, tabulate
+from kvsim.generate.lengths import LONGEST, LengthTable, Marginal, Table, Tokens, tabulate
 from kvsim.generate.sessions import Sessions, open_loop
 from kvsim.requests import IntArray, RequestStream
 
@@ -93,6 +93,24 @@ class Workload(Table):
     def rate_per_s(self) -> float | None:
         """Requests a second that the workload itself names, if any."""
         return getattr(self.arrivals, "rate_per_s", None)
+
+    @property
+    def pace(self) -> str:
+        """How requests arrive, in a few words."""
+        if self.sessions is not None:
+            return f"{self.sessions.users} users in sessions"
+        rate = f", {self.rate_per_s:.4g}/s" if self.rate_per_s is not None else ""
+        return f"{self.arrivals.process}{rate}"
+
+    def means(self) -> tuple[float, float]:
+        """Return the mean lengths of prompt and output: exact, or of a fixed sample where draws are rejected."""
+        drawn_as_said = self.joint == "fitted" or self.limits.total is None
+        if self.prompt is not None and drawn_as_said:
+            prompt, output = self.length_tables()
+            return prompt.mean, output.mean
+        limit = LONGEST if self.limits.total == "max_model_len" else None
+        sample = self.sample(num_requests=20_000, backlog=True, max_model_len=limit)
+        return float(sample.prompt.mean()), float(sample.output.mean())
 
     def with_joint(self, joint: Literal["independent", "fitted"]) -> Workload:
         """Return the same marginals joined in another way."""

@@ -96,7 +96,8 @@ def prefix_reuse(prefix: PrefixIds) -> dict[str, int | float | None]:
 
 def has_coarse_clock(arrival_ns: IntArray) -> bool:
     """Tell whether most requests share their timestamp with the one before."""
-    return len(arrival_ns) > 2 and bool(np.mean(np.diff(arrival_ns) == 0) > MOSTLY) and arrival_ns[-1] > arrival_ns[0]
+    gaps = np.diff(arrival_ns)
+    return len(gaps) > 1 and bool(gaps.any()) and bool(np.mean(gaps == 0) > MOSTLY)
 
 
 def spread_ticks(arrival_ns: IntArray, rng: np.random.Generator) -> IntArray:

@@ -68,12 +68,12 @@ def _read_batch(
     source: Source, mapping: Mapping, columns: Columns, batch: Any, ids: str | None, row: int, skip_bad_rows: bool
 ) -> None:
     keep = np.ones(len(batch), dtype=np.bool_)
-    for name, value in mapping.where.items():
-        same = np.array([str(entry) == value for entry in batch.column(name).to_pylist()], dtype=np.bool_)
-        columns.skip(not_asked_for(name, value), int((keep & ~same).sum()))
+    for key, value in mapping.where.items():
+        same = np.array([str(entry) == value for entry in batch.column(key).to_pylist()], dtype=np.bool_)
+        columns.skip(not_asked_for(key, value), int((keep & ~same).sum()))
         keep &= same
     zeros = np.zeros(len(batch), dtype=np.int64)
-    numbers = {"arrival": zeros}
+    numbers: dict[str, IntArray] = {"arrival": zeros}
     kinds = {"arrival": mapping.arrival, "prompt": mapping.prompt, "output": mapping.output}
     for kind, name in kinds.items():
         if name is None:

@@ -44,24 +44,13 @@ import numpy.typing as npt
 
 from kvsim import _kernels as k
 from kvsim.errors import ConfigError, InvariantError, unknown
+from kvsim.names import ALLOCATORS, CONTIGUOUS
 from kvsim.requests import IntArray
 
 OK, LATER, NEVER = k.OK, k.LATER, k.NEVER
 
 RESERVATIONS = {"on-demand": k.ON_DEMAND, "max": k.MAX, "pow2": k.POW2, "oracle": k.ORACLE}
 PLACEMENTS = {"paged": k.PAGED, "buddy": k.BUDDY, "first-fit": k.FIRST_FIT, "best-fit": k.BEST_FIT}
-CONTIGUOUS = ("buddy", "first-fit", "best-fit")
-
-# name -> (reservation, whether paged)
-ALLOCATORS = {
-    "max": ("max", False),
-    "pow2": ("pow2", False),
-    "oracle": ("oracle", False),
-    "paged": ("on-demand", True),
-    "paged-max": ("max", True),
-    "paged-pow2": ("pow2", True),
-    "paged-oracle": ("oracle", True),
-}
 
 
 class Allocator(Protocol):

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from kvsim.errors import ConfigError, unknown
 from kvsim.generate import load_workload
 from kvsim.models import Device, Model, default_kv_pool, get_device, get_model, paper_kv_pool
+from kvsim.names import ALLOCATORS
 from kvsim.requests import RequestStream
 from kvsim.traces import read
 from kvsim.units import format_size, parse_size
@@ -45,7 +46,7 @@ class Scenario(BaseModel):
     stop_at : float, optional
         Simulated seconds after which a run is broken off.
     allocator : list of str
-        Names from ``kvsim.allocators.ALLOCATORS``.
+        Names from ``kvsim.names.ALLOCATORS``.
     placement : {"buddy", "first-fit", "best-fit"}
         Of the contiguous ones.
     block_size : int
@@ -105,6 +106,11 @@ class Scenario(BaseModel):
             raise ValueError("duration needs arrivals over time: a backlog has none")
         if not self.allocator:
             raise ValueError("allocator: at least one name is expected")
+        for name in self.allocator:
+            if name not in ALLOCATORS:
+                raise unknown("allocator", name, ALLOCATORS)
+        if self.scheduler == "static" and set(self.allocator) != {"max"}:
+            raise ValueError("scheduler 'static' reserves the maximum length: it takes allocator 'max' only")
         return self
 
     @property
@@ -159,6 +165,7 @@ class Resolved:
             raise ConfigError(f"{pool} is smaller than one block of {scenario.block_size}")
         self._workload = None if scenario.is_file else load_workload(scenario.workload)
         self.backlog = scenario.backlog or (self._workload is not None and self._untimed())
+        self._last: tuple[int, RequestStream] | None = None
 
     def _untimed(self) -> bool:
         """Whether neither the scenario nor the workload says when requests come."""
@@ -183,7 +190,7 @@ class Resolved:
         return self.pool_bytes // self.slot_bytes
 
     def stream(self, seed: int) -> RequestStream:
-        """Return the requests of one replicate.
+        """Return the requests of one replicate; the last one is kept.
 
         Raises
         ------
@@ -192,6 +199,11 @@ class Resolved:
         ConfigError
             It is not said when requests come.
         """
+        if self._last is None or self._last[0] != seed:
+            self._last = seed, self._draw(seed)
+        return self._last[1]
+
+    def _draw(self, seed: int) -> RequestStream:
         scenario = self.scenario
         if self._workload is None:
             return read(

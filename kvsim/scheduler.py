@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kvsim.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from kvsim.scenario import Scenario
 
 SCHEDULERS = ("paper", "static")
 
@@ -41,6 +44,17 @@ def latest(running: Sequence[RunningRequest]) -> int:
         Position in ``running``.
     """
     return len(running) - 1
+
+
+def scheduler_for(scenario: Scenario) -> Scheduler:
+    """Return the scheduler that a scenario describes."""
+    return Scheduler(
+        scenario.scheduler,
+        max_num_seqs=scenario.max_num_seqs,
+        max_num_batched_tokens=scenario.max_num_batched_tokens,
+        watermark=scenario.watermark,
+        static_batch=scenario.static_batch,
+    )
 
 
 @dataclass(frozen=True)

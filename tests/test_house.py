@@ -16,6 +16,7 @@ PACKAGE = Path(kvsim.__file__).parent
 # A file imports only from floors below its own (files of one package may import one another).
 FLOORS = {
     "errors": 0,
+    "names": 0,
     "_kernels": 0,
     "units": 1,
     "requests": 1,

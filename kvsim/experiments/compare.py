@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import kvsim
-from kvsim.allocators import ALLOCATORS, make_allocator
+from kvsim.allocators import make_allocator
 from kvsim.engine import simulate
-from kvsim.errors import ConfigError, unknown
 from kvsim.intervals import Mean, mean_of
 from kvsim.latency import Affine, latency_for, static_latency_for
 from kvsim.requests import RequestStream
 from kvsim.results import Result
 from kvsim.scenario import Resolved, Scenario
-from kvsim.scheduler import Scheduler
+from kvsim.scheduler import scheduler_for
 
 # (allocator, seed, requests finished, requests)
 Progress = Callable[[str, int, int, int], None]
@@ -75,11 +74,14 @@ class Comparison:
         One an allocator.
     latency : Affine
         The latency model of all of them.
+    notices : tuple of str
+        What the reader of the trace had to say.
     """
 
     resolved: Resolved
     systems: tuple[System, ...]
     latency: Affine
+    notices: tuple[str, ...] = ()
 
     def system(self, allocator: str) -> System | None:
         """Return the system of an allocator, if it was run."""
@@ -107,11 +109,12 @@ class Comparison:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values: scenario, systems, multiples."""
+        """Return everything as plain values: scenario, systems, multiples, notices."""
         return {
             "scenario": self.resolved.describe() | {"stamp": self.stamp()},
             "systems": [system.summary() for system in self.systems],
             "multiples": self.multiples(),
+            "notices": list(self.notices),
         }
 
     def condition(self) -> str:
@@ -140,12 +143,12 @@ class Comparison:
         return f"{text} ({self.condition()})."
 
 
-def compare(scenario: Scenario, progress: Progress | None = None) -> Comparison:
+def compare(scenario: Scenario | Resolved, progress: Progress | None = None) -> Comparison:
     """Run the same requests through every allocator of a scenario.
 
     Parameters
     ----------
-    scenario : Scenario
+    scenario : Scenario or Resolved
         What to run.
     progress : callable, optional
         Called with (allocator, seed, requests finished, requests).
@@ -155,9 +158,9 @@ def compare(scenario: Scenario, progress: Progress | None = None) -> Comparison:
     ConfigError, TraceError
         The scenario cannot be meant, or its trace not be read.
     """
-    resolved = Resolved(scenario)
-    check_allocators(scenario)
-    return run_systems(resolved, [(name, scenario.placement) for name in scenario.allocator], progress)
+    resolved = scenario if isinstance(scenario, Resolved) else Resolved(scenario)
+    settings = resolved.scenario
+    return run_systems(resolved, [(name, settings.placement) for name in settings.allocator], progress)
 
 
 def waterfall(comparison: Comparison, progress: Progress | None = None) -> Comparison:
@@ -168,8 +171,9 @@ def waterfall(comparison: Comparison, progress: Progress | None = None) -> Compa
     resolved = comparison.resolved
     known = {(system.allocator, system.placement): system for system in comparison.systems}
     missing = [(name, place) for _, name, place in IDEAS if (name, place) not in known]
-    more = run_systems(resolved, missing, progress)
-    known |= {(system.allocator, system.placement): system for system in more.systems}
+    if missing:
+        more = run_systems(resolved, missing, progress)
+        known |= {(system.allocator, system.placement): system for system in more.systems}
     return Comparison(resolved, tuple(known[name, place] for _, name, place in IDEAS), comparison.latency)
 
 
@@ -185,7 +189,7 @@ def run_systems(resolved: Resolved, systems: Sequence[tuple[str, str]], progress
             report = _reporter(progress, name, seed, len(stream))
             results[name, placement].append(run_one(resolved, stream, name, placement, latency, report))
     done = (System(name, rs[0].placement, tuple(rs)) for (name, _), rs in results.items())
-    return Comparison(resolved, tuple(done), latency)
+    return Comparison(resolved, tuple(done), latency, stream.notices)
 
 
 def run_one(
@@ -206,39 +210,17 @@ def run_one(
         block_size=scenario.block_size,
         placement=placement if placement != "paged" else "buddy",
     )
-    scheduler = Scheduler(
-        scenario.scheduler,
-        max_num_seqs=scenario.max_num_seqs,
-        max_num_batched_tokens=scenario.max_num_batched_tokens,
-        watermark=scenario.watermark,
-        static_batch=scenario.static_batch,
-    )
     return simulate(
         stream,
         pool,
         latency=latency,
-        scheduler=scheduler,
+        scheduler=scheduler_for(scenario),
         max_model_len=resolved.max_model_len,
         backlog=resolved.backlog,
         stop_at_s=scenario.stop_at,
         engine=scenario.engine,
         progress=progress,
     )
-
-
-def check_allocators(scenario: Scenario) -> None:
-    """Refuse unknown allocators, and ones that the scheduler cannot serve.
-
-    Raises
-    ------
-    ConfigError
-        Naming the nearest known one.
-    """
-    for name in scenario.allocator:
-        if name not in ALLOCATORS:
-            raise unknown("allocator", name, ALLOCATORS)
-    if scenario.scheduler == "static" and set(scenario.allocator) != {"max"}:
-        raise ConfigError("scheduler 'static' reserves the maximum length: use it with allocator 'max' only")
 
 
 def _reporter(progress: Progress | None, name: str, seed: int, total: int) -> Callable[[int, int], None] | None:

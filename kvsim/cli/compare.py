@@ -1,0 +1,117 @@
+"""``kvsim compare``: the same requests through several allocators."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kvsim.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kvsim.experiments import Comparison
+    from kvsim.scenario import Resolved
+
+QUIET_SECONDS = 2.0
+
+
+@click.command()
+@click.argument("scenario", required=False, type=click.Path(path_type=Path))
+@click.option("--workload", metavar="NAME|FILE", help="A named workload, a workload's TOML, or a trace.  [sharegpt]")
+@click.option("--model", metavar="NAME|FILE", help="A model by name, config.json or TOML.  [OPT-13B]")
+@click.option("--gpu", metavar="NAME|FILE", help="A device by name or TOML; 4xA100-40GB counts.  [A100-40GB]")
+@click.option("--pool", metavar="SIZE", help="KV pool, with its unit: 12GiB.  [the paper's, or what is left]")
+@click.option("--num-blocks", type=int, help="KV pool in blocks.")
+@click.option("--rate", type=float, help="Requests a second.")
+@click.option("--backlog/--no-backlog", default=None, help="All requests wait at time 0.  [if there is no rate]")
+@click.option("--requests", type=int, help="Number of requests.  [7200 for a backlog]")
+@click.option("--duration", type=float, metavar="SECONDS", help="Seconds of arrivals.")
+@click.option("--stop-at", type=float, metavar="SECONDS", help="Break off after this simulated time.")
+@click.option("--allocator", multiple=True, metavar="NAME", help="Repeatable.  [max pow2 oracle paged]")
+@click.option("--placement", metavar="NAME", help="buddy, first-fit or best-fit.  [buddy]")
+@click.option("--block-size", type=int, help="Slots a block.  [16]")
+@click.option("--max-model-len", type=int, help="Longest request, prompt and output.  [the model's]")
+@click.option("--max-num-seqs", type=int, help="Most sequences in an iteration.  [256]")
+@click.option("--max-num-batched-tokens", type=int, help="Token budget of an iteration.  [max(2560, max-model-len)]")
+@click.option("--watermark", type=float, help="Share of the blocks kept free at admission.  [0.01]")
+@click.option("--scheduler", metavar="NAME", help="paper, or static (FasterTransformer).  [paper]")
+@click.option("--static-batch", type=int, help="Most requests in a static batch.  [what fits at max-model-len]")
+@click.option("--engine", metavar="NAME", help="auto, step or leap: the results are the same.  [auto]")
+@click.option("--seed", type=int, help="Seed of the first replicate.  [0]")
+@click.option("--seeds", type=int, help="Replicates: means with 95 % intervals.  [1]")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the figures.  [kvsim-out]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout; figures only with --out.")
+def compare(scenario: Path | None, out: Path | None, as_json: bool, **options: Any) -> None:
+    """Run the same requests through several allocators.
+
+    SCENARIO is a TOML file with the same keys as the options; options win. Without arguments: OPT-13B on an A100-40GB,
+    ShareGPT, a backlog of 7,200 requests, the paper's four allocators.
+    """
+    from kvsim.scenario import Resolved, make_scenario, read_settings
+    from kvsim.scheduler import scheduler_for
+
+    settings = {} if scenario is None else read_settings(scenario)
+    given = {key: value for key, value in options.items() if value not in (None, ())}
+    if "rate" in given and "backlog" in settings and "backlog" not in given:
+        settings.pop("backlog")
+    settings |= given
+    if "allocator" in settings:
+        settings["allocator"] = list(settings["allocator"])
+    elif settings.get("scheduler") == "static":
+        settings["allocator"] = ["max"]
+    chosen = make_scenario(settings, str(scenario or ""))
+    _check_out(out)
+    resolved = Resolved(chosen)
+    scheduler_for(chosen).sequences(resolved.capacity, resolved.max_model_len)
+    resolved.stream(chosen.seed)  # what is wrong with the input is said before anything heavy is imported
+    _run(resolved, out, as_json)
+
+
+def _run(resolved: Resolved, out: Path | None, as_json: bool) -> None:
+    """Run, print, draw."""
+    from kvsim.cli.compare_text import print_comparison
+    from kvsim.experiments import compare as run_comparison
+
+    result = run_comparison(resolved, progress())
+    if as_json:
+        click.echo(json.dumps(result.to_dict(), indent=2, allow_nan=False))
+    else:
+        print_comparison(result)
+    if out is not None or not as_json:
+        folder = out or Path("kvsim-out")
+        for path in draw(result, folder):
+            click.echo(f"wrote {path}", err=as_json)
+
+
+def _check_out(out: Path | None) -> None:
+    if out is not None and out.exists() and not out.is_dir():
+        raise ConfigError(f"--out {out} is not a folder")
+
+
+def draw(result: Comparison, folder: Path) -> list[Path]:
+    """Write the figures of a comparison."""
+    from kvsim.experiments import waterfall
+    from kvsim.plots.compare import plot_shares, plot_timelines, plot_waterfall
+    from kvsim.plots.style import save
+
+    figures = {"shares": plot_shares(result), "timelines": plot_timelines(result)}
+    if result.resolved.scenario.scheduler == "paper":
+        figures["waterfall"] = plot_waterfall(waterfall(result, progress()))
+    return [save(figure, folder / f"{name}.png") for name, figure in figures.items()]
+
+
+def progress() -> Callable[[str, int, int, int], None]:
+    """Return a callback that reports on stderr, once a run has taken two seconds and then every second."""
+    last = time.monotonic() + QUIET_SECONDS - 1
+
+    def report(allocator: str, seed: int, finished: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= 1:
+            last = time.monotonic()
+            click.echo(f"kvsim: {allocator}, seed {seed}: {finished:,} of {total:,} requests", err=True)
+
+    return report

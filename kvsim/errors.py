@@ -8,7 +8,8 @@
     ├── InvariantError  (AssertionError)  state that contradicts itself: a bug, kvsim's or a plug-in's
     └── StalledError    (RuntimeError)    a request waits for memory that nobody will ever free
 
-Running out of blocks is not among them: that is a value (``LATER``), not an error.
+Running out of blocks is not among them: that is a value (``LATER``), not an error. The arguments of every error are all
+of its state, so that it survives being sent to another process or being raised again by SimPy.
 """
 
 from __future__ import annotations
@@ -41,15 +42,18 @@ class TraceError(KvsimError, ValueError):
     """
 
     def __init__(
-        self, message: str, *, file: str | None = None, line: int | None = None, field: str | None = None
+        self, message: str, file: str | None = None, line: int | None = None, field: str | None = None
     ) -> None:
+        super().__init__(message, file, line, field)
         self.message, self.file, self.line, self.field = message, file, line, field
-        place = [str(file)] if file is not None else []
-        if line is not None:
-            place.append(f"line {line}")
-        if field is not None:
-            place.append(f"field {field!r}")
-        super().__init__(f"{', '.join(place)}: {message}" if place else message)
+
+    def __str__(self) -> str:
+        place = [str(self.file)] if self.file is not None else []
+        if self.line is not None:
+            place.append(f"line {self.line}")
+        if self.field is not None:
+            place.append(f"field {self.field!r}")
+        return f"{', '.join(place)}: {self.message}" if place else self.message
 
 
 class InvariantError(KvsimError, AssertionError):
@@ -65,10 +69,13 @@ class InvariantError(KvsimError, AssertionError):
         The row of the block table, where one is to blame.
     """
 
-    def __init__(self, operation: str, *, expected: object, found: object, row: int | None = None) -> None:
+    def __init__(self, operation: str, expected: object, found: object, row: int | None = None) -> None:
+        super().__init__(operation, expected, found, row)
         self.operation, self.row, self.expected, self.found = operation, row, expected, found
-        where = "" if row is None else f" (row {row})"
-        super().__init__(f"{operation}{where}: expected {expected}, found {found}")
+
+    def __str__(self) -> str:
+        where = "" if self.row is None else f" (row {self.row})"
+        return f"{self.operation}{where}: expected {self.expected}, found {self.found}"
 
 
 class StalledError(KvsimError, RuntimeError):
@@ -82,11 +89,14 @@ class StalledError(KvsimError, RuntimeError):
         Slots that it asks for, and slots that are free.
     """
 
-    def __init__(self, request: int, *, needed: int, free: int) -> None:
+    def __init__(self, request: int, needed: int, free: int) -> None:
+        super().__init__(request, needed, free)
         self.request, self.needed, self.free = request, needed, free
-        super().__init__(
-            f"request {request} needs {needed} slots and is never given them: "
-            f"nothing runs, {free} slots are free, and the allocator says LATER"
+
+    def __str__(self) -> str:
+        return (
+            f"request {self.request} needs {self.needed} slots and is never given them: "
+            f"nothing runs, {self.free} slots are free, and the allocator says LATER"
         )
 
 

@@ -37,8 +37,7 @@ def pairwise_subset() -> list[tuple]:
     sizes, loads, caps, workloads = cycle(BLOCK_SIZES), cycle(LOADS), cycle(CAPS), cycle(CAPACITY_PER_S)
     cells = []
     for turn in range(5):
-        for system in SYSTEMS:
-            cells.append((*system, next(sizes), next(loads), next(caps), next(workloads), turn))
+        cells += [(*s, next(sizes), next(loads), next(caps), next(workloads), turn) for s in SYSTEMS]
         next(sizes), next(loads), next(workloads)
     return cells
 

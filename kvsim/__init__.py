@@ -9,12 +9,16 @@ __version__ = "0.1.0"
 
 _HOME = {
     "ConfigError": "errors",
+    "Device": "models",
     "InvariantError": "errors",
     "KvsimError": "errors",
+    "Model": "models",
     "RequestStream": "requests",
     "StalledError": "errors",
     "TraceError": "errors",
     "Workload": "generate",
+    "get_device": "models",
+    "get_model": "models",
     "load_workload": "generate",
 }
 

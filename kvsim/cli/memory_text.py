@@ -90,10 +90,8 @@ def kv_facts(model: Model, cache: KVCache, options: dict[str, Any]) -> dict[str,
 def print_kv(model: Model, cache: KVCache, facts: dict[str, Any], options: dict[str, Any]) -> None:
     """Print the bytes of a token and of the sequences."""
     print_table(SIZE_COLUMNS, _kv_rows(cache, facts), title=_kv_title(model, cache, options))
-    say(
-        f"{plural(cache.blocks_per_sequence, 'block')} a sequence, {plural(cache.wasted_slots, 'slot')} of the last empty.",
-        _ratio(model, cache),
-    )
+    wasted = plural(cache.wasted_slots, "slot")
+    say(f"{plural(cache.blocks_per_sequence, 'block')} a sequence, {wasted} of the last empty.", _ratio(model, cache))
     if "outgrows_weights_at" in facts:
         weights_size = format_size(facts["weights_bytes"], binary=False)
         tokens = facts["outgrows_weights_at"]

@@ -128,7 +128,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Spill:
-    """What stays on the device and what goes to host memory.
+    """What stays on the device and what goes to host memory when not everything fits.
 
     Attributes
     ----------
@@ -517,14 +517,14 @@ class _Plan:
         )
 
     def spill(self) -> Spill | None:
-        """Return which layers stay and which go to host memory; None without a device."""
+        """Return which layers stay and which go to host memory; None without a device, or when all stay."""
         if self.device is None:
             return None
         layers, outside = self.model.layers, self._outside_layers()
         layer_bytes = share_out(self.weights.total_bytes - outside + self.kv_needed, layers)
         budget = self.usable - self.serving.overhead * self.serving.ranks - outside
         stay = max(0, min(layers, budget // layer_bytes))
-        return Spill(stay, layers - stay, layer_bytes, (layers - stay) * layer_bytes)
+        return Spill(stay, layers - stay, layer_bytes, (layers - stay) * layer_bytes) if stay < layers else None
 
     def _outside_layers(self) -> int:
         """Return the bytes of embeddings and head, which stay on the device; 0 where they are not known."""

@@ -54,4 +54,5 @@ def check_number(name: str, value: float, *, least: float = 1, most: float = 1e1
     """
     if not isfinite(value) or not least <= value <= most or (whole and value != int(value)):
         kind = "a whole number" if whole else "a number"
-        raise ConfigError(f"{name} must be {kind} from {least:,g} to {most:,g}, not {value:,}")
+        low, high = (f"{bound:,.0f}" if bound >= 1 else f"{bound:g}" for bound in (least, most))
+        raise ConfigError(f"{name} must be {kind} from {low} to {high}, not {value:,}")

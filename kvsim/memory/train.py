@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kvsim.errors import ConfigError, unknown
 from kvsim.memory.terms import Term, check_number, share_out, total
-from kvsim.memory.weights import weights
+from kvsim.memory.weights import Weights, weights
 from kvsim.models import DEVICES, Model, Quantization, get_device
 
 METHODS = ("full", "lora", "qlora")
@@ -20,6 +20,8 @@ OPTIMIZERS = {
 # Bytes of gradient a trained parameter.
 GRADIENTS = {"fp16": 2, "fp32": 4, "released": 0}
 ALIASES = {"query": "q", "key": "k", "value": "v", "output": "o", "out": "o", "fc1": "up", "fc2": "down"}
+# Latent attention has no q, k and v of its own; these matrices make them from the latents.
+LATENT_ALIASES = {"q": "q_b", "k": "kv_b", "v": "kv_b"}
 ADAPTED_PARTS = ("attention", "mlp", "experts", "shared experts")
 NF4 = Quantization(4, block=64, scale_bits=32, double_block=256)
 GIVES_UP = {
@@ -183,7 +185,8 @@ def adapter_parameters(model: Model, rank: int, targets: Sequence[str]) -> tuple
     rank : int
         Rank.
     targets : sequence of str
-        q, k, v, o, gate, up, down (with or without ``_proj``), query, value, fc1, fc2, or all.
+        q, k, v, o, gate, up, down (with or without ``_proj``), query, value, fc1, fc2, or all. With latent attention q
+        is the matrix ``q_b``, k and v are ``kv_b``.
 
     Returns
     -------
@@ -216,6 +219,8 @@ def _resolve(targets: Sequence[str], known: Sequence[str]) -> set[str]:
         name = ALIASES.get(name, name)
         if name in ("all", "all-linear"):
             return set(known)
+        if name not in known:
+            name = LATENT_ALIASES.get(name, name)
         if name not in known:
             raise unknown("target", given, (*known, "all"))
         wanted.add(name)
@@ -281,25 +286,30 @@ def _state_terms(model: Model, method: str, recipe: Recipe, trained: int, counte
     """Return weights, adapters, gradients and optimizer states of one device."""
     parts = recipe.devices if recipe.zero >= 3 else 1
     over = f" / {parts} devices" if parts > 1 else ""
-    offloaded = recipe.offload == "parameters"
-    stored = (
-        weights(model.parameters, 16) if method != "qlora" else weights(model.parameters, quantization=_nf4(recipe))
-    )
-    keys = {"weights": "weights", "quantization constants": "constants"}
-    terms = {
-        keys[term.name]: Term(
-            term.name,
-            0 if offloaded else share_out(term.num_bytes, parts),
-            "in host memory" if offloaded else term.formula + over,
-        )
-        for term in stored.terms
-    }
-    if method != "full":
+    terms = _weights_terms(model, method, recipe, parts, over)
+    if method != "full" and recipe.offload != "parameters":
         adapters = f"({counted} = {trained:,}) x 2 B{over}"
         terms["adapters"] = Term("adapters", share_out(2 * trained, parts), adapters)
     terms["gradients"] = _gradients(recipe, trained)
     terms["optimizer"] = _optimizer(recipe, trained)
     return terms
+
+
+def _weights_terms(model: Model, method: str, recipe: Recipe, parts: int, over: str) -> dict[str, Term]:
+    """Return the model's weights on one device; of weights in host memory, the largest matrix as it passes through."""
+    if recipe.offload == "parameters":
+        sizes = [matrix.inputs * matrix.outputs for matrix in model.matrices()]
+        largest = max(*sizes, model.vocabulary * model.hidden)
+        formula = f"in host memory but for the largest matrix and its gradients, {largest:,} x (2 + 2) B"
+        return {"weights": Term("weights", 4 * largest, formula)}
+    keys = {"weights": "weights", "quantization constants": "constants"}
+    terms = _stored(model, method, recipe).terms
+    return {keys[term.name]: Term(term.name, share_out(term.num_bytes, parts), term.formula + over) for term in terms}
+
+
+def _stored(model: Model, method: str, recipe: Recipe) -> Weights:
+    """Return the weights as the method keeps them: 16 bits, or 4 in blocks."""
+    return weights(model.parameters, quantization=_nf4(recipe) if method == "qlora" else None)
 
 
 def _nf4(recipe: Recipe) -> Quantization:
@@ -344,8 +354,7 @@ def _host_bytes(model: Model, method: str, recipe: Recipe, trained: int) -> int:
     state = 4 + OPTIMIZERS[recipe.optimizer][0]
     host = trained * (max(4 * recipe.devices, state) if recipe.zero == 2 else state)
     if recipe.offload == "parameters":
-        stored = weights(model.parameters, quantization=_nf4(recipe) if method == "qlora" else None)
-        host += stored.total_bytes + (0 if method == "full" else 2 * trained)
+        host += _stored(model, method, recipe).total_bytes + (0 if method == "full" else 2 * trained)
     return round(host * recipe.buffer_factor)
 
 

@@ -53,9 +53,9 @@ class Device:
                 continue
             least = 0 if field.name in ("label_bytes", "system_bytes") else 1
             if not isinstance(value, int | float) or not isfinite(value) or value < least or value > 1e18:
-                raise ConfigError(f"device {self.name}: {field.name} must be from {least} to 1e18, not {value!r}")
+                raise ConfigError(f"{self.name}: {field.name} must be from {least} to 1e18, not {value!r}")
         if self.system_bytes >= self.memory_bytes:
-            raise ConfigError(f"device {self.name}: the system keeps all of its memory")
+            raise ConfigError(f"{self.name}: the system keeps all of its memory")
 
     def __str__(self) -> str:
         return self.name if self.count == 1 else f"{self.count}x{self.name}"

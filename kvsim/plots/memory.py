@@ -55,7 +55,15 @@ def stacked_bars(axes: Axes, bars: Mapping[str, Sequence[Term]], *, unit: int = 
             axes.barh(row, width, left=left, color=colour, edgecolor="white", linewidth=0.8, label=label, height=0.6)
             named.add(term.name)
             left += width
-        axes.text(left + 0.01 * longest / unit, row, f"{left:,.4g} {unit_name}", va="center", ha="left", fontsize=9)
+        axes.text(
+            left + 0.01 * longest / unit,
+            row,
+            f"{left:,.4g} {unit_name}",
+            va="center",
+            fontsize=9,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+            zorder=3,
+        )
     axes.set_yticks(range(len(bars)), list(bars))
     axes.invert_yaxis()
     axes.set_xlim(0, 1.15 * longest / unit)

@@ -158,6 +158,9 @@ def test_windows_make_room(capsys: Capsys) -> None:
     assert kept["largest_context"] > 4 * full["largest_context"]
     assert kept["kv_tokens"] == full["kv_tokens"]
     assert kept["max_concurrency"] > full["max_concurrency"]
+    assert kept["max_concurrency"] == kept["num_blocks"] * kept["block_bytes"] / kept["request_bytes"]
+    text = run_text(capsys, f"{base} --sliding window --explain")
+    assert f"{kept['block_bytes']:,} B / {kept['request_bytes']:,} B = {kept['max_concurrency']:.4f}" in text
 
 
 def test_windows_alone_bound_every_request(capsys: Capsys) -> None:

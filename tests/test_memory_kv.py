@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 from typing import Any
 
 import pytest
 from memory_cases import run_json, run_text
 
 from kvsim.errors import ConfigError
-from kvsim.memory import CACHE_FORMATS, cache_format, cache_shape, capacity, kv_cache, window_cells
-from kvsim.memory.fit import Serving
+from kvsim.memory import CACHE_FORMATS, Serving, cache_format, cache_shape, capacity, kv_cache, window_cells
 from kvsim.models import custom_model, get_model
 
 Capsys = pytest.CaptureFixture[str]
@@ -212,3 +213,10 @@ def test_capacity_of_given_blocks(num_blocks: int, block_size: int, model: str, 
     shape: Any = cache_shape(get_model(model), CACHE_FORMATS["fp16"])
     held = capacity(shape, num_blocks * block_size * shape.bytes_per_token, Serving(1024, block_size=block_size))
     assert (held.num_blocks, held.kv_tokens, held.slots) == (num_blocks, tokens, tokens)
+
+
+@pytest.mark.parametrize("module", ["weights", "kv", "train"])
+def test_the_examples_in_the_docstrings(module: str) -> None:
+    result = doctest.testmod(importlib.import_module(f"kvsim.memory.{module}"))
+    assert result.attempted
+    assert not result.failed

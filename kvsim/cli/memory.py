@@ -148,7 +148,7 @@ def kv(explain: bool, out: Path | None, as_json: bool, **options: Any) -> None:
 @OUTPUT
 def fit(explain: bool, out: Path | None, as_json: bool, **options: Any) -> None:
     """Whether a model fits a device, and how many requests."""
-    from kvsim.cli.memory_text import fit_facts, print_fit
+    from kvsim.cli.memory_text import print_fit
     from kvsim.memory import Serving, explain_fit
     from kvsim.memory import fit as fit_model
 
@@ -175,11 +175,14 @@ def fit(explain: bool, out: Path | None, as_json: bool, **options: Any) -> None:
         pool_bytes=chosen_pool(options, tp * pp),
         num_blocks=options["num_gpu_blocks"],
     )
-    facts = fit_facts(result, size_or_none(options["swap_space"]))
+    swap_bytes = size_or_none(options["swap_space"])
+    swap_blocks = None if swap_bytes is None else result.capacity.blocks_in(swap_bytes)
     if as_json:
-        _print_json({"model": model.name, "device": str(device or "")} | _plain(result) | facts)
+        swap = {} if swap_blocks is None else {"swap_blocks": swap_blocks}
+        settings = {"kv_dtype": options["kv_dtype"]} | _plain(serving)
+        _print_json({"model": model.name, "device": str(device or ""), "serving": settings} | _plain(result) | swap)
     else:
-        print_fit(model, device, result, facts)
+        print_fit(model, device, result, swap_blocks)
         _explain(explain, explain_fit(result))
     if out:
         from kvsim.plots.memory import plot_fit
@@ -211,17 +214,16 @@ def fit(explain: bool, out: Path | None, as_json: bool, **options: Any) -> None:
 @OUTPUT
 def train(explain: bool, out: Path | None, as_json: bool, **options: Any) -> None:
     """What training needs: full, LoRA and QLoRA."""
-    from kvsim.cli.memory_text import print_train, train_facts
+    from kvsim.cli.memory_text import print_train
     from kvsim.memory import METHODS, explain_terms
     from kvsim.memory import train as train_model
 
     model, recipe = chosen_model(options), _recipe(options)
     methods = [train_model(model, method, recipe) for method in options["method"] or METHODS]
     room = _room(options)
-    facts = [train_facts(row, room) for row in methods]
     if as_json:
         settings = {field.name: getattr(recipe, field.name) for field in fields(recipe)}
-        rows = [_plain(row) | fact for row, fact in zip(methods, facts, strict=True)]
+        rows = [_plain(row) | {"fits": None if room is None else row.total_bytes <= room} for row in methods]
         _print_json({"model": model.name, "parameters": model.parameters} | settings | {"methods": rows})
     else:
         print_train(model, recipe, methods, room)
@@ -316,20 +318,20 @@ def _room(options: dict[str, Any]) -> int | None:
 
 
 def _plain(result: Any) -> dict[str, Any]:
-    """Return a result as JSON holds it: terms as objects, ``capacity`` and ``spill`` among the other keys."""
+    """Return a result as JSON holds it: fields and properties, terms as objects, parts among the other keys."""
     from kvsim.memory import Capacity, Spill
 
+    names = [field.name for field in fields(result)]
+    names += [name for name, value in vars(type(result)).items() if isinstance(value, property)]
     plain: dict[str, Any] = {}
-    for field in fields(result):
-        value = getattr(result, field.name)
+    for name in names:
+        value = getattr(result, name)
         if isinstance(value, Capacity | Spill):
             plain |= _plain(value)
         elif isinstance(value, tuple):
-            plain[field.name] = [_plain(term) for term in value]
+            plain[name] = [item if isinstance(item, str) else _plain(item) for item in value]
         elif value is None or isinstance(value, int | float | str):
-            plain[field.name] = value
-    if hasattr(result, "total_bytes"):
-        plain["total_bytes"] = result.total_bytes
+            plain[name] = value
     return plain
 
 

@@ -68,7 +68,7 @@ def notes(model: Model) -> list[str]:
 
 def kv_facts(model: Model, cache: KVCache, options: dict[str, Any]) -> dict[str, Any]:
     """Return what follows from a cache and its options: windows, slots, the context that outgrows the weights."""
-    facts: dict[str, Any] = {"reserved_tokens": cache.reserved_tokens, "reserved_bytes": cache.reserved_bytes}
+    facts: dict[str, Any] = {}
     shape = cache.shape
     if shape.sliding_layers:
         paged = {
@@ -139,18 +139,7 @@ def _ratio(model: Model, cache: KVCache) -> str:
     return f"{who}: 1/{cache.mha_bytes_per_token / cache.whole_bytes_per_token:.3g} of multi-head attention's bytes."
 
 
-def fit_facts(result: Fit, swap_bytes: int | None) -> dict[str, Any]:
-    """Return what follows from a fit: log lines, use of the pool at the sequence cap, blocks in host memory."""
-    held = result.capacity
-    facts: dict[str, Any] = {"log": list(result.log_lines)}
-    if held.num_blocks:
-        facts["peak_utilization"] = held.peak_blocks / held.num_blocks
-    if swap_bytes is not None and result.bytes_per_token:
-        facts["swap_blocks"] = swap_bytes // (result.bytes_per_token * result.serving.block_size)
-    return facts
-
-
-def print_fit(model: Model, device: Device | None, result: Fit, facts: dict[str, Any]) -> None:
+def print_fit(model: Model, device: Device | None, result: Fit, swap_blocks: int | None) -> None:
     """Print what is asked for, what there is, and how many requests that makes."""
     serving = result.serving
     where = f" on {device}" if device else ""
@@ -161,7 +150,7 @@ def print_fit(model: Model, device: Device | None, result: Fit, facts: dict[str,
     say(f"{'FITS' if result.fits else 'DOES NOT FIT'}: {result.reason}.")
     held = result.capacity
     if held.num_blocks:
-        _print_capacity(result, facts)
+        _print_capacity(result, swap_blocks)
     if result.spill:
         spill = result.spill
         say(
@@ -176,7 +165,7 @@ def print_fit(model: Model, device: Device | None, result: Fit, facts: dict[str,
     say(*notes(model))
 
 
-def _print_capacity(result: Fit, facts: dict[str, Any]) -> None:
+def _print_capacity(result: Fit, swap_blocks: int | None) -> None:
     held, serving = result.capacity, result.serving
     sources = {
         "paper": "the vLLM paper's Table 1",
@@ -188,7 +177,7 @@ def _print_capacity(result: Fit, facts: dict[str, Any]) -> None:
     say(
         f"KV pool: {format_size(result.kv_pool_bytes)} ({sources[result.pool_source]}) = {held.num_blocks:,} blocks of "
         f"{serving.block_size} tokens of {result.bytes_per_token:,} B{ranks}; in one piece, {held.slots:,} slots.",
-        *result.log_lines,
+        *result.log,
     )
     at_once = f"requests of {serving.max_model_len:,} tokens at once"
     rows = [
@@ -203,18 +192,15 @@ def _print_capacity(result: Fit, facts: dict[str, Any]) -> None:
     cap = min(held.paged_requests, serving.max_num_seqs)
     if held.bound_by == "sequence cap":
         say(f"Limited by the sequence cap: memory has room for {held.paged_requests:,}, max_num_seqs is {cap:,}.")
-        use = f"{held.peak_blocks:,} of {held.num_blocks:,} blocks are ever in use ({facts['peak_utilization']:.2%})"
+        use = f"{held.peak_blocks:,} of {held.num_blocks:,} blocks are ever in use ({held.peak_utilization:.2%})"
         say(f"At most {use}.")
-    say(
-        f"{plural(held.wasted_slots, 'slot')} of such a request's last block stay empty.",
-        f"Host memory holds {facts['swap_blocks']:,} blocks." if "swap_blocks" in facts else "",
-    )
-
-
-def train_facts(row: Training, room: int | None) -> dict[str, Any]:
-    """Return what follows for a method: whether it fits the memory given, its advice, what it gives up."""
-    fits = None if room is None else row.total_bytes <= room
-    return {"fits": fits, "trained_share": row.trained_share, "gives_up": row.gives_up, "advice": row.advice}
+    if serving.sliding == "window":
+        pool = f"{held.num_blocks:,} blocks of {held.block_bytes:,} B"
+        say(f"With windows kept such a request takes {held.request_bytes:,} B: {pool} hold {held.max_concurrency:.2f}.")
+    if held.wasted_slots:
+        say(f"{plural(held.wasted_slots, 'slot')} of such a request's last block stay empty.")
+    if swap_blocks is not None:
+        say(f"Host memory holds {swap_blocks:,} blocks.")
 
 
 def print_train(model: Model, recipe: Recipe, methods: Sequence[Training], room: int | None) -> None:

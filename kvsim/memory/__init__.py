@@ -5,8 +5,9 @@ Every result is a frozen dataclass that carries its terms: a total is the sum of
 
 from __future__ import annotations
 
+from kvsim.memory.capacity import Capacity, Serving, capacity
 from kvsim.memory.explain import explain_fit, explain_kv, explain_terms
-from kvsim.memory.fit import Capacity, Fit, Serving, Spill, capacity, fit
+from kvsim.memory.fit import Fit, Spill, fit
 from kvsim.memory.kv import (
     CACHE_FORMATS,
     CacheFormat,

@@ -55,15 +55,31 @@ def explain_fit(result: Fit) -> list[str]:
         f"cache outgrows weights = floor({result.weights_bytes:,} B / bytes a token on all ranks)"
         f" = {result.outgrows_weights_at:,} tokens",
     ]
-    if serving.sliding == "full":
-        blocks = f"floor({held.num_blocks:,} / {held.blocks_per_request:,} blocks a request)"
-        lines += [
-            f"maximum concurrency = {held.kv_tokens:,} tokens / {longest:,} = {held.max_concurrency:.4f}",
-            f"paged requests = {blocks} = {held.paged_requests:,}",
-            f"largest context = floor({held.num_blocks:,} / {serving.concurrency:,}) blocks x {serving.block_size}"
-            f" = {held.largest_context:,}",
-        ]
-    return lines
+    return lines + (_explain_full(result) if serving.sliding == "full" else _explain_windows(result))
+
+
+def _explain_full(result: Fit) -> list[str]:
+    held, serving = result.capacity, result.serving
+    blocks = f"floor({held.num_blocks:,} / {held.blocks_per_request:,} blocks a request)"
+    share = f"floor({held.num_blocks:,} / {serving.concurrency:,}) blocks x {serving.block_size}"
+    concurrency = f"{held.kv_tokens:,} tokens / {serving.max_model_len:,} = {held.max_concurrency:.4f}"
+    return [
+        f"maximum concurrency = {concurrency}",
+        f"paged requests = {blocks} = {held.paged_requests:,}",
+        f"largest context = {share} = {held.largest_context:,}",
+    ]
+
+
+def _explain_windows(result: Fit) -> list[str]:
+    held = result.capacity
+    pool = f"{held.num_blocks:,} blocks x {held.block_bytes:,} B"
+    return [
+        f"a request with windows kept = {held.request_bytes:,} B on a rank, as under KV cache",
+        f"maximum concurrency = {pool} / {held.request_bytes:,} B = {held.max_concurrency:.4f}",
+        f"paged requests = floor of that = {held.paged_requests:,}",
+        f"largest context = the longest of which {result.serving.concurrency:,} take no more than the pool"
+        f" = {held.largest_context:,}",
+    ]
 
 
 def _explain_pool(result: Fit) -> list[str]:

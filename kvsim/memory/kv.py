@@ -196,58 +196,74 @@ def _check_parallel(model: Model, tensor_parallel: int, pipeline_parallel: int) 
 
 @dataclass(frozen=True)
 class KVCache:
-    """Bytes of keys and values. All but ``replica_bytes_per_token`` are of one rank, the heaviest.
+    """Bytes of keys and values on one rank, the heaviest.
 
     Attributes
     ----------
-    bytes_per_token : int
-        A token, every attention layer charged in full.
-    full_bytes_per_token : int
-        A token in the layers that keep every token.
-    replica_bytes_per_token : int
-        A token on all ranks together; heads that tensor parallelism duplicates count each time.
     context, sequences, block_size : int
         Tokens of a sequence, sequences, tokens a block.
-    lower_bound_bytes : int
-        All sequences, windows kept to the token and nothing rounded.
-    sequence_bytes : int
-        The blocks of one sequence, sliding layers charged as ``sliding`` says.
-    total_bytes : int
-        The blocks of all sequences.
-    blocks_per_sequence, wasted_slots : int
-        Blocks of one sequence in a full layer, and slots at the end of the last that stay empty.
     sliding : str
         ``"full"``: sliding layers are charged like any other, as by an engine with one block table for all layers;
         ``"window"``: they keep their window.
     in_flight : int
         Tokens that one iteration may add to a window.
+    shape : CacheShape
+        Layers of the rank, and what a token takes in each.
+    replica_bytes_per_token : int
+        A token on all ranks together; heads that tensor parallelism duplicates count each time.
     whole_bytes_per_token, mha_bytes_per_token : int
         A token in the whole model without parallelism, and what it would take with a KV head for each query head.
     terms, bound_terms, reserved_terms : tuple of Term
         What ``total_bytes`` is made of; what ``lower_bound_bytes`` is; and what a contiguous engine reserves.
-    shape : CacheShape
-        Layers and values behind it.
     """
 
-    bytes_per_token: int
-    full_bytes_per_token: int
-    replica_bytes_per_token: int
     context: int
     sequences: int
     block_size: int
-    lower_bound_bytes: int
-    sequence_bytes: int
-    total_bytes: int
-    blocks_per_sequence: int
-    wasted_slots: int
     sliding: str
     in_flight: int
+    shape: CacheShape
+    replica_bytes_per_token: int
     whole_bytes_per_token: int
     mha_bytes_per_token: int
     terms: tuple[Term, ...]
     bound_terms: tuple[Term, ...]
     reserved_terms: tuple[Term, ...]
-    shape: CacheShape
+
+    @property
+    def bytes_per_token(self) -> int:
+        """A token, every attention layer charged in full."""
+        return self.shape.bytes_per_token
+
+    @property
+    def full_bytes_per_token(self) -> int:
+        """A token in the layers that keep every token."""
+        return self.shape.full_bytes_per_token
+
+    @property
+    def lower_bound_bytes(self) -> int:
+        """All sequences, windows kept to the token and nothing rounded to blocks."""
+        return total(self.bound_terms)
+
+    @property
+    def total_bytes(self) -> int:
+        """The blocks of all sequences."""
+        return total(self.terms)
+
+    @property
+    def sequence_bytes(self) -> int:
+        """The blocks of one sequence, sliding layers charged as ``sliding`` says."""
+        return self.total_bytes // self.sequences
+
+    @property
+    def blocks_per_sequence(self) -> int:
+        """Blocks of one sequence in a full layer."""
+        return blocks(self.context, self.block_size)
+
+    @property
+    def wasted_slots(self) -> int:
+        """Slots at the end of the last of them that stay empty."""
+        return self.blocks_per_sequence * self.block_size - self.context
 
     @property
     def reserved_tokens(self) -> int:
@@ -278,14 +294,10 @@ def kv_cache(
     ----------
     model : Model
         The model.
-    context : int
-        Tokens of a sequence.
+    context, sequences, block_size : int
+        Tokens of a sequence, sequences at once, tokens a block.
     cache : CacheFormat
         How values are stored.
-    sequences : int
-        Sequences at once.
-    block_size : int
-        Tokens a block.
     sliding : str
         ``"full"`` or ``"window"``: how sliding layers are charged.
     in_flight : int
@@ -311,25 +323,18 @@ def kv_cache(
     terms = _terms(shape, sequences, (held, windowed), f"blocks x {block_size} tokens", block_size)
     bound = _terms(shape, sequences, (context, min(context, shape.window or context)), "tokens")
     return KVCache(
-        bytes_per_token=shape.bytes_per_token,
-        full_bytes_per_token=shape.full_bytes_per_token,
+        context,
+        sequences,
+        block_size,
+        sliding,
+        in_flight,
+        shape,
         replica_bytes_per_token=replica_bytes_per_token(model, shape, tensor_parallel),
-        context=context,
-        sequences=sequences,
-        block_size=block_size,
-        lower_bound_bytes=total(bound),
-        sequence_bytes=total(terms) // sequences,
-        total_bytes=total(terms),
-        blocks_per_sequence=held,
-        wasted_slots=held * block_size - context,
-        sliding=sliding,
-        in_flight=in_flight,
         whole_bytes_per_token=cache_shape(model, cache).bytes_per_token,
         mha_bytes_per_token=_as_mha(model, cache),
         terms=terms,
         bound_terms=bound,
         reserved_terms=_terms(shape, sequences, (context, context), "tokens"),
-        shape=shape,
     )
 
 

@@ -114,8 +114,6 @@ class Training:
         ``full``, ``lora`` or ``qlora``.
     parameters, trainable_parameters : int
         Of the model, and those that are trained.
-    total_bytes : int
-        The sum of ``terms``.
     weights_bytes : int
         The model's weights.
     overhead_bytes : int
@@ -137,7 +135,6 @@ class Training:
     method: str
     parameters: int
     trainable_parameters: int
-    total_bytes: int
     weights_bytes: int
     overhead_bytes: int
     adapter_bytes: int
@@ -147,6 +144,11 @@ class Training:
     host_bytes: int
     smallest_device: str
     terms: tuple[Term, ...]
+
+    @property
+    def total_bytes(self) -> int:
+        """Everything on one device."""
+        return total(self.terms)
 
     @property
     def gives_up(self) -> str:
@@ -269,7 +271,6 @@ def train(model: Model, method: str, recipe: Recipe | None = None) -> Training:
         method=method,
         parameters=model.parameters,
         trainable_parameters=trained,
-        total_bytes=total(terms.values()),
         weights_bytes=used.get("weights", 0),
         overhead_bytes=used.get("constants", 0),
         adapter_bytes=used.get("adapters", 0),

@@ -206,6 +206,9 @@ def test_tensor_parallel_multiplies_an_unnumbered_device(capsys: Capsys) -> None
     answer = run_json(capsys, "fit --model llama-3-70b --gpu A100-80GB --tp 4")
     assert answer["device"] == "4xA100-80GB"
     assert answer["device_bytes"] == 4 * get_device("A100-80GB").memory_bytes
+    assert answer["outgrows_weights_at"] == answer["weights_bytes"] // 327_680
+    two = run_text(capsys, "fit --model llama-3-70b --gpu A100-80GB --tp 2 --max-model-len 32 --explain")
+    assert "2 ranks x 1 request x 2 blocks x 16 tokens x 163,840 B = 10,485,760 B" in two
 
 
 def test_every_number_of_the_log_can_be_recomputed(capsys: Capsys) -> None:

@@ -112,6 +112,17 @@ def test_every_rank_keeps_the_whole_latent() -> None:
     assert kv_cache(get_model("DeepSeek-V3"), 16, tensor_parallel=8).bytes_per_token == 70_272
 
 
+def test_what_a_latent_saves_against_keys_and_values_of_every_head() -> None:
+    cache = kv_cache(get_model("DeepSeek-V3"), 16)
+    assert cache.mha_bytes_per_token == 61 * 128 * (128 + 64 + 128) * 2
+
+
+def test_sizes_that_leave_parameters_unknown_still_have_a_cache(capsys: Capsys) -> None:
+    answer = run_json(capsys, "kv --layers 4 --hidden 256 --vocabulary 1000")
+    assert answer["bytes_per_token"] == 4096
+    assert "outgrows_weights_at" not in answer
+
+
 def test_the_heaviest_stage_counts() -> None:
     assert cache_shape(get_model("DeepSeek-V3"), CACHE_FORMATS["fp16"], pipeline_parallel=2).full_layers == 31
 

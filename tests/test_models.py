@@ -351,6 +351,13 @@ def test_hybrid_configurations_keep_cache_in_their_attention_layers_only(tmp_pat
     assert any("qwen3_next" in note for note in model.notes)
 
 
+def test_the_first_layers_of_a_windowed_qwen_are_full(tmp_path: Path) -> None:
+    windowed = QWEN2 | {"use_sliding_window": True, "max_window_layers": 21}
+    model = get_model(write(tmp_path, windowed))
+    assert model.layer_kinds == ("full",) * 21 + ("sliding",) * 7
+    assert get_model(write(tmp_path, windowed | {"max_window_layers": 28})).window == 0
+
+
 @pytest.mark.parametrize("missing", ["num_hidden_layers", "hidden_size", "num_attention_heads"])
 def test_a_missing_field_is_named(tmp_path: Path, missing: str) -> None:
     config = {key: value for key, value in LLAMA.items() if key != missing}

@@ -10,7 +10,7 @@ import click
 
 from kvsim.cli.memory_options import chosen_weights
 from kvsim.cli.memory_tables import WIDTH, print_table, print_terms, size_row
-from kvsim.memory import outgrows_weights_at, window_cells
+from kvsim.memory import UNBOUNDED, outgrows_weights_at, window_cells
 from kvsim.units import format_size, plural
 
 if TYPE_CHECKING:
@@ -51,10 +51,9 @@ def print_weights(model: Model | int, name: str, rows: Sequence[Weights]) -> Non
 
 def _counted(model: Model) -> str:
     """Return what the architecture counts, where it can be counted."""
-    try:
-        parts = model.parameters_by_part()
-    except ValueError:
-        return "Its architecture is not known well enough to count them."
+    if model.uncountable:
+        return f"They cannot be counted from the architecture {model.uncountable}."
+    parts = model.parameters_by_part()
     words = ", ".join(f"{part} {count:,}" for part, count in parts.items())
     total = sum(parts.values())
     given = f"The architecture has {total:,}: " if total != model.parameters else "Of these "
@@ -80,7 +79,7 @@ def kv_facts(model: Model, cache: KVCache, options: dict[str, Any]) -> dict[str,
         facts["window_cells"] = window_cells(model.window, **shared)
     if options["kv_tokens"] is not None:
         facts |= {"kv_tokens": options["kv_tokens"], "kv_pool_bytes": options["kv_tokens"] * cache.bytes_per_token}
-    if options["weights_file"] or model.nominal_parameters or (model.vocabulary and "linear" not in model.pattern):
+    if options["weights_file"] or model.nominal_parameters or not model.uncountable:
         weights_bytes = chosen_weights(model, options).total_bytes
         facts["weights_bytes"] = weights_bytes
         facts["outgrows_weights_at"] = outgrows_weights_at(weights_bytes, cache.replica_bytes_per_token)
@@ -160,6 +159,8 @@ def print_fit(model: Model, device: Device | None, result: Fit, swap_blocks: int
         )
     if result.outgrows_weights_at:
         say(f"The cache outgrows the weights at {result.outgrows_weights_at:,} tokens.")
+    if model.max_model_len < result.largest_context < UNBOUNDED:
+        say(f"Memory allows contexts beyond the {model.max_model_len:,} tokens that {model.name} is made for.")
     if serving.max_model_len > model.max_model_len:
         say(f"Note: {model.name} is made for {model.max_model_len:,} tokens, not {serving.max_model_len:,}.")
     say(*notes(model))
@@ -184,7 +185,7 @@ def _print_capacity(result: Fit, swap_blocks: int | None) -> None:
         (at_once, f"{held.paged_requests:,}", f"{held.contiguous_requests:,}"),
         (
             f"longest context, {serving.concurrency:,} at once",
-            f"{held.largest_context:,}" if held.largest_context < 10**9 else "no limit",
+            f"{held.largest_context:,}" if held.largest_context < UNBOUNDED else "no limit",
             f"{held.contiguous_context:,}",
         ),
     ]

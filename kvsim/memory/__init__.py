@@ -5,7 +5,7 @@ Every result is a frozen dataclass that carries its terms: a total is the sum of
 
 from __future__ import annotations
 
-from kvsim.memory.capacity import Capacity, Serving, capacity
+from kvsim.memory.capacity import UNBOUNDED, Capacity, Serving, capacity
 from kvsim.memory.explain import explain_fit, explain_kv, explain_terms
 from kvsim.memory.fit import Fit, Spill, fit
 from kvsim.memory.kv import (
@@ -26,6 +26,7 @@ from kvsim.memory.weights import Weights, weights, weights_of_file
 __all__ = [
     "CACHE_FORMATS",
     "METHODS",
+    "UNBOUNDED",
     "CacheFormat",
     "CacheShape",
     "Capacity",

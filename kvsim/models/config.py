@@ -177,12 +177,10 @@ class _Reader:
 
     def pattern(self, layers: int) -> tuple[tuple[str, ...], int]:
         """Return the kinds of the layers and the window; 0 where no layer has one."""
-        kinds = self.layer_kinds(layers)
-        window = self.size("window", 0)
-        if not window or self.config.get("use_sliding_window") is False:
-            kinds = tuple(
-                "full" if kind == "sliding" and not self.config.get("layer_types") else kind for kind in kinds
-            )
+        kinds, window = self.layer_kinds(layers), self.size("window", 0)
+        switched_off = not window or self.config.get("use_sliding_window") is False
+        if switched_off and not self.config.get("layer_types"):
+            kinds = tuple("full" if kind == "sliding" else kind for kind in kinds)
         return kinds, window if "sliding" in kinds else 0
 
     def layer_kinds(self, layers: int) -> tuple[str, ...]:
@@ -195,6 +193,9 @@ class _Reader:
             check_whole("sliding_window_pattern", period)
             other = "linear" if "full_attention_interval" in self.config else "sliding"
             return (*[other] * (min(period, layers) - 1), "full")
+        if self.config.get("use_sliding_window") and self.config.get("max_window_layers") is not None:
+            first = min(self.size("max_window_layers", 0), layers)
+            return (*["full"] * first, *["sliding"] * (layers - first))
         if self.model_type in ("gemma2", "gpt_oss"):
             return ("sliding", "full")
         if self.model_type.startswith("gemma3"):

@@ -369,7 +369,8 @@ class Model:
         ConfigError
             The vocabulary or a width is not given, or a layer is of a kind that has no formula here.
         """
-        self._check_countable()
+        if self.uncountable:
+            raise ConfigError(f"parameters of {self.name} cannot be counted {self.uncountable}; give their number")
         parts = {"embeddings": self.vocabulary * self.hidden}
         if self.family.learned_positions:
             parts["positions"] = (self.max_model_len + self.family.position_offset) * self.hidden
@@ -381,18 +382,17 @@ class Model:
         parts["head"] = 0 if self.tied_embeddings else self.vocabulary * self.hidden
         return {part: count for part, count in parts.items() if count}
 
-    def _check_countable(self) -> None:
-        dense = self.layers - self._sparse_layers
+    @property
+    def uncountable(self) -> str:
+        """Why the parameters cannot be counted from the architecture; empty when they can."""
+        if "linear" in self.pattern:
+            return "with linear-attention layers, whose shape is not known here"
         missing = [name for name in ("vocabulary", "intermediate") if not getattr(self, name)]
-        if not dense and "intermediate" in missing:
+        if self._sparse_layers == self.layers and "intermediate" in missing:
             missing.remove("intermediate")
         if self.latent and not self.latent.v_head_dim:
             missing.append("v_head_dim")
-        why = f"without {' and '.join(missing)}" if missing else ""
-        if "linear" in self.pattern:
-            why = "with linear-attention layers, whose shape is not known here"
-        if why:
-            raise ConfigError(f"parameters of {self.name} cannot be counted {why}; give their number")
+        return f"without {' and '.join(missing)}" if missing else ""
 
     @property
     def _sparse_layers(self) -> int:

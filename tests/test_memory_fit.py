@@ -72,6 +72,15 @@ def test_k01_the_log_and_the_refusal(capsys: Capsys) -> None:
     assert (f"{1952 * 2 / 1024:.2f}", f"{1478 * 2 / 1024:.2f}") == ("3.81", "2.89")
 
 
+def test_k01_by_sizes_alone(capsys: Capsys) -> None:
+    sizes = "fit --layers 32 --kv-heads 8 --head-dim 128 --num-gpu-blocks 1952 --max-model-len 20000"
+    answer = run_json(capsys, sizes)
+    assert (answer["kv_tokens"], answer["weights_bytes"]) == (31_232, 0)
+    assert "The weights are not counted" in run_text(capsys, sizes)
+    with pytest.raises(ConfigError, match="cannot be counted without vocabulary and intermediate"):
+        run_json(capsys, f"{sizes} --gpu A100-40GB")
+
+
 def test_k03_whole_blocks(capsys: Capsys) -> None:
     answer = run_json(capsys, "fit --model qwen2.5-7b --pool 16GiB")
     assert (answer["bytes_per_token"], answer["num_blocks"], answer["kv_tokens"]) == (57_344, 18_724, 299_584)

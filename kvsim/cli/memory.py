@@ -169,7 +169,7 @@ def fit(explain: bool, out: Path | None, as_json: bool, **options: Any) -> None:
     )
     result = fit_model(
         model,
-        chosen_weights(model, options),
+        chosen_weights(model, options, needed=device is not None),
         serving,
         device=device,
         pool_bytes=chosen_pool(options, tp * pp),

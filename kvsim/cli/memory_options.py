@@ -102,12 +102,19 @@ def chosen_model(options: dict[str, Any]) -> Model:
     return custom_model(base, **sizes, nominal_parameters=parameters)
 
 
-def chosen_weights(model: Model | int, options: dict[str, Any], bits: float | None = None) -> Weights:
-    """Return the weights that the options describe, at ``bits`` where that is given; as published where nothing is."""
-    from kvsim.memory import weights, weights_of_file
+def chosen_weights(
+    model: Model | int, options: dict[str, Any], bits: float | None = None, *, needed: bool = True
+) -> Weights:
+    """Return the weights that the options describe, at ``bits`` where that is given; as published where nothing is.
+
+    Weights that cannot be counted are an error only where they are ``needed``.
+    """
+    from kvsim.memory import unknown_weights, weights, weights_of_file
 
     if options["weights_file"]:
         return weights_of_file(options["weights_file"], model if isinstance(model, int) else model.parameters)
+    if not needed and not isinstance(model, int) and not model.nominal_parameters and model.uncountable:
+        return unknown_weights()
     bits = options["bits"] if bits is None else bits
     if bits is None and not isinstance(model, int) and model.quantization:
         return weights(model, quantization=model.quantization)

@@ -147,8 +147,9 @@ def print_fit(model: Model, device: Device | None, result: Fit, swap_blocks: int
         label = " (as labelled)" if result.pool_source == "paper" else ""
         print_terms(f"Memory of {device}{label}", result.device_terms, total_name="memory")
     say(f"{'FITS' if result.fits else 'DOES NOT FIT'}: {result.reason}.")
-    held = result.capacity
-    if held.num_blocks:
+    if not result.weights_bytes:
+        say(f"The weights are not counted: parameters of {model.name} are not known (--params).")
+    if result.num_blocks:
         _print_capacity(result, swap_blocks)
     if result.spill:
         spill = result.spill

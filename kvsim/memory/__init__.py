@@ -21,7 +21,7 @@ from kvsim.memory.kv import (
 )
 from kvsim.memory.terms import Term
 from kvsim.memory.train import METHODS, Recipe, Training, adapter_parameters, train
-from kvsim.memory.weights import Weights, weights, weights_of_file
+from kvsim.memory.weights import Weights, unknown_weights, weights, weights_of_file
 
 __all__ = [
     "CACHE_FORMATS",
@@ -49,6 +49,7 @@ __all__ = [
     "kv_cache",
     "outgrows_weights_at",
     "train",
+    "unknown_weights",
     "weights",
     "weights_of_file",
     "window_cells",

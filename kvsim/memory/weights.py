@@ -46,7 +46,7 @@ class Weights:
     @property
     def label(self) -> str:
         """What they are, in two words: bits, and whether all parameters have just those."""
-        if not self.bits:
+        if not self.parameters:
             return "as the file"
         return f"{self.bits:.4g} bits" + (", in blocks" if len(self.terms) > 1 else "")
 
@@ -96,6 +96,11 @@ def weights(model: Model | int, bits: float = 16, quantization: Quantization | N
         )
     overhead_bytes = terms[-1].num_bytes if quantization and quantization.overhead_bits else 0
     return Weights(parameters, bits, total(terms) - overhead_bytes, overhead_bytes, tuple(terms))
+
+
+def unknown_weights() -> Weights:
+    """Return weights of which nothing is known: none are counted, and their term says so."""
+    return Weights(0, 0.0, 0, 0, (Term("weights", 0, "not known, not counted"),))
 
 
 def weights_of_file(path: Path, parameters: int = 0) -> Weights:

@@ -351,6 +351,12 @@ def test_hybrid_configurations_keep_cache_in_their_attention_layers_only(tmp_pat
     assert any("qwen3_next" in note for note in model.notes)
 
 
+def test_a_length_that_is_not_given_is_assumed_and_noted(tmp_path: Path) -> None:
+    model = get_model(write(tmp_path, {key: LLAMA[key] for key in LLAMA if key != "max_position_embeddings"}))
+    assert model.max_model_len == 2048
+    assert any("2,048 is assumed" in note for note in model.notes)
+
+
 def test_the_first_layers_of_a_windowed_qwen_are_full(tmp_path: Path) -> None:
     windowed = QWEN2 | {"use_sliding_window": True, "max_window_layers": 21}
     model = get_model(write(tmp_path, windowed))

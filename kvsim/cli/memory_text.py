@@ -140,7 +140,6 @@ def _ratio(model: Model, cache: KVCache) -> str:
 
 def print_fit(model: Model, device: Device | None, result: Fit, swap_blocks: int | None) -> None:
     """Print what is asked for, what there is, and how many requests that makes."""
-    serving = result.serving
     where = f" on {device}" if device else ""
     print_terms(f"{model.name}{where}: asked for", result.terms)
     if result.device_terms:
@@ -160,11 +159,18 @@ def print_fit(model: Model, device: Device | None, result: Fit, swap_blocks: int
         )
     if result.outgrows_weights_at:
         say(f"The cache outgrows the weights at {result.outgrows_weights_at:,} tokens.")
-    if model.max_model_len < result.largest_context < UNBOUNDED:
-        say(f"Memory allows contexts beyond the {model.max_model_len:,} tokens that {model.name} is made for.")
-    if serving.max_model_len > model.max_model_len:
-        say(f"Note: {model.name} is made for {model.max_model_len:,} tokens, not {serving.max_model_len:,}.")
+    if model.source:
+        _say_what_it_is_made_for(model, result)
     say(*notes(model))
+
+
+def _say_what_it_is_made_for(model: Model, result: Fit) -> None:
+    """Compare what memory allows, and what is asked for, with the length that the model itself can take."""
+    longest, asked = model.max_model_len, result.serving.max_model_len
+    if asked > longest:
+        say(f"Note: {model.name} is made for {longest:,} tokens, not {asked:,}.")
+    elif longest < result.largest_context < UNBOUNDED:
+        say(f"Memory allows contexts beyond the {longest:,} tokens that {model.name} is made for.")
 
 
 def _print_capacity(result: Fit, swap_blocks: int | None) -> None:

@@ -52,9 +52,10 @@ def explain_fit(result: Fit) -> list[str]:
         f"tokens = {held.num_blocks:,} blocks x {serving.block_size} = {held.kv_tokens:,}",
         f"contiguous slots = floor({pool} / {token:,} B) = {held.slots:,}",
         f"contiguous requests = floor({held.slots:,} / {longest:,}) = {held.contiguous_requests:,}",
-        f"cache outgrows weights = floor({result.weights_bytes:,} B / bytes a token on all ranks)"
-        f" = {result.outgrows_weights_at:,} tokens",
     ]
+    if result.outgrows_weights_at:
+        crossing = f"floor({result.weights_bytes:,} B / bytes a token on all ranks)"
+        lines.append(f"cache outgrows weights = {crossing} = {result.outgrows_weights_at:,} tokens")
     return lines + (_explain_full(result) if serving.sliding == "full" else _explain_windows(result))
 
 

@@ -24,3 +24,9 @@ def run_text(capsys: pytest.CaptureFixture[str], command: str) -> str:
     """Run ``kvsim memory COMMAND`` in this process and return what it prints, spaces folded."""
     cli.main(["memory", *command.split()], standalone_mode=False)
     return " ".join(capsys.readouterr().out.split())
+
+
+def run_lines(capsys: pytest.CaptureFixture[str], command: str) -> list[str]:
+    """Run ``kvsim memory COMMAND`` in this process and return the lines that it prints, stripped."""
+    cli.main(["memory", *command.split()], standalone_mode=False)
+    return [line.strip() for line in capsys.readouterr().out.splitlines()]

@@ -101,6 +101,11 @@ def test_absurd_parameters(parameters: int) -> None:
         weights(parameters)
 
 
+def test_labels_tell_rows_of_the_same_bits_apart(capsys: Capsys) -> None:
+    text = run_text(capsys, "weights --model gpt-oss-120b")
+    assert text.count("4 bits 58,414,578,336") == text.count("4 bits, in blocks 61,665,634,944") == 1
+
+
 def test_parts_of_a_bare_number_are_not_known() -> None:
     with pytest.raises(ConfigError, match="known only of a model"):
         weights(7, quantization=Quantization(4, covers="linear"))

@@ -151,8 +151,9 @@ def test_a_laptop_gives_all_that_the_system_leaves() -> None:
     laptop = get_device("laptop-16gb")
     assert usable_bytes(laptop) == 12 * GIB
     assert usable_bytes(laptop, 0.5) == 6 * GIB
-    with pytest.raises(ConfigError, match="utilization"):
-        usable_bytes(laptop, float("nan"))
+    for share in (float("nan"), 0, -1, 1.01):
+        with pytest.raises(ConfigError, match="utilization"):
+            usable_bytes(laptop, share)
 
 
 @pytest.mark.parametrize(

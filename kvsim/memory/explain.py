@@ -77,7 +77,7 @@ def _explain_windows(result: Fit) -> list[str]:
     return [
         f"a request with windows kept = {held.request_bytes:,} B on a rank, as under KV cache",
         f"maximum concurrency = {pool} / {held.request_bytes:,} B = {held.max_concurrency:.4f}",
-        f"paged requests = floor of that = {held.paged_requests:,}",
+        f"paged requests = floor({pool} / {held.request_bytes:,} B) = {held.paged_requests:,}",
         f"largest context = the longest of which {result.serving.concurrency:,} take no more than the pool"
         f" = {held.largest_context:,}",
     ]

@@ -13,9 +13,9 @@ from kvsim.models import DEVICES, Model, Quantization, get_device
 METHODS = ("full", "lora", "qlora")
 # Bytes of optimizer state a trained parameter.
 OPTIMIZERS = {
-    "adam": (12, "32-bit master copy, momentum and variance: 4 + 4 + 4"),
-    "adam-half": (4, "16-bit momentum and variance, no master copy: 2 + 2"),
-    "adam-8bit": (2, "8-bit momentum and variance, no master copy: 1 + 1"),
+    "adam": (12, "4 master copy + 4 momentum + 4 variance"),
+    "adam-half": (4, "2 momentum + 2 variance"),
+    "adam-8bit": (2, "1 momentum + 1 variance"),
 }
 # Bytes of gradient a trained parameter.
 GRADIENTS = {"fp16": 2, "fp32": 4, "released": 0}
@@ -331,7 +331,7 @@ def _gradients(recipe: Recipe, trained: int) -> Term:
         return Term("gradients", 2 * trained + share_out(4 * trained, recipe.devices), formula)
     parts = recipe.devices if recipe.zero >= 2 else 1
     over = f" / {parts} devices" if parts > 1 else ""
-    return Term("gradients", share_out(each * trained, parts), f"{trained:,} x {each} B ({recipe.gradients}){over}")
+    return Term("gradients", share_out(each * trained, parts), f"{trained:,} x {each} B{over}")
 
 
 def _optimizer(recipe: Recipe, trained: int) -> Term:
@@ -341,7 +341,7 @@ def _optimizer(recipe: Recipe, trained: int) -> Term:
     each, words = OPTIMIZERS[recipe.optimizer]
     parts = recipe.devices if recipe.zero >= 1 else 1
     over = f" / {parts} devices" if parts > 1 else ""
-    return Term("optimizer", share_out(each * trained, parts), f"{trained:,} x {each} B ({words}){over}")
+    return Term("optimizer", share_out(each * trained, parts), f"{trained:,} x ({words}) B{over}")
 
 
 def _host_bytes(model: Model, method: str, recipe: Recipe, trained: int) -> int:

@@ -23,7 +23,7 @@ IntArray = npt.NDArray[np.int64]
 
 # Without reference counting (`_nrt`) an array costs nothing to take out of a tuple, which makes everything three times
 # faster; in exchange no kernel may allocate. The GIL is released, so that threads can simulate side by side.
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 _uncached_said = False
 
 
@@ -31,15 +31,29 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def kernel(function: F) -> F:
-    """Compile a function, with its machine code kept on disk where a folder for that can be written."""
+    """Compile a function that Python calls, with its machine code kept on disk where a folder for that can be written."""
+    return cast(F, _compiled(function))
+
+
+def inlined(function: F) -> F:
+    """Compile a function that only kernels call, and melt it into them: to pass it our tuples would cost more than it."""
+    return cast(F, _compiled(function, forceinline=True, no_cpython_wrapper=True))
+
+
+def merged(function: F) -> F:
+    """IR"""
+    return cast(F, _compiled(function, inline="always"))
+
+
+def _compiled(function: Any, **options: Any) -> Any:
     global _uncached_said
     try:
-        return cast(F, numba.njit(cache=True, **_OPTIONS)(function))
+        return numba.njit(cache=True, **_OPTIONS, **options)(function)
     except RuntimeError:  # numba found no folder that it can write
         if not _uncached_said:
             _uncached_said = True
             print("kvsim: no writable cache folder; kernels are compiled in every process", file=sys.stderr)
-        return cast(F, numba.njit(**_OPTIONS)(function))
+        return numba.njit(**_OPTIONS, **options)(function)
 
 
 # --- verdicts, reservations, placements --------------------------------------------------------------------------
@@ -95,13 +109,13 @@ for _bit in range(WORD_BITS):
     _BIT_OF[(1 << _bit) % 37] = _bit
 
 
-@kernel
+@inlined
 def lowest_bit(word: int) -> int:
     """Index of the lowest set bit of 0 < word < 2^32."""
     return _BIT_OF[(word & -word) % 37]
 
 
-@kernel
+@inlined
 def highest_bit(word: int) -> int:
     """Index of the highest set bit of 0 < word < 2^62."""
     bit = 0
@@ -114,7 +128,7 @@ def highest_bit(word: int) -> int:
     return bit
 
 
-@kernel
+@inlined
 def ceil_order(size: int) -> int:
     """Smallest k with 2^k >= size."""
     return highest_bit(2 * size - 1)
@@ -151,7 +165,7 @@ class Blocks(NamedTuple):
     table: IntArray
 
 
-@kernel
+@inlined
 def blocks_take(pool: Blocks, row: int, num_blocks: int) -> None:
     """Move blocks from the top of the stack to the end of a row's table; the caller knows that there are enough."""
     have = pool.rows[BLOCKS, row]
@@ -286,7 +300,7 @@ def buddy_put(pool: Extents, order: int, start: int) -> None:
     pool.counts[ORDERS] |= 1 << order
 
 
-@kernel
+@inlined
 def buddy_drop(pool: Extents, order: int, start: int) -> None:
     """Strike out a free piece."""
     index = start >> order
@@ -299,14 +313,14 @@ def buddy_drop(pool: Extents, order: int, start: int) -> None:
     pool.counts[ORDERS] &= ~(1 << order)
 
 
-@kernel
+@inlined
 def buddy_has(pool: Extents, order: int, start: int) -> bool:
     """Whether this piece is free as a whole and not part of a larger one."""
     index = start >> order
     return (pool.tree[pool.levels[order, 0] + (index >> WORD_SHIFT)] >> (index & (WORD_BITS - 1))) & 1 != 0
 
 
-@kernel
+@inlined
 def buddy_lowest(pool: Extents, order: int) -> int:
     """First slot of the lowest free piece of an order that has one."""
     index = 0
@@ -315,7 +329,7 @@ def buddy_lowest(pool: Extents, order: int) -> int:
     return index << order
 
 
-@kernel
+@inlined
 def buddy_take(pool: Extents, order: int) -> int:
     """Cut a piece of an order from the smallest that is large enough, keeping the lower half at each cut."""
     larger = pool.counts[ORDERS] >> order
@@ -330,7 +344,7 @@ def buddy_take(pool: Extents, order: int) -> int:
     return start
 
 
-@kernel
+@inlined
 def buddy_give(pool: Extents, order: int, start: int) -> None:
     """Take a piece back and merge it with its buddy as long as that is free."""
     while True:
@@ -349,7 +363,7 @@ FAN = 16
 FAN_SHIFT = 4
 
 
-@kernel
+@inlined
 def tree_set(pool: Extents, start: int, size: int) -> None:
     """Set the length of the free extent at a position (0: there is none) and the maxima above it."""
     pool.sizes[start] = size
@@ -371,7 +385,7 @@ def tree_set(pool: Extents, start: int, size: int) -> None:
             largest = max(largest, pool.tree[i])
 
 
-@kernel
+@inlined
 def tree_first(pool: Extents, size: int) -> int:
     """Lowest position with a free extent of at least ``size`` slots."""
     index = 0
@@ -399,7 +413,7 @@ def priority(start: int) -> int:
     return ((h ^ (h >> 13)) << 31) + start
 
 
-@kernel
+@inlined
 def treap_put(pool: Extents, start: int, size: int) -> None:
     """Enter a free extent."""
     sizes, child = pool.sizes, pool.child
@@ -426,7 +440,7 @@ def treap_put(pool: Extents, start: int, size: int) -> None:
     child[high_side, high] = NIL
 
 
-@kernel
+@inlined
 def treap_drop(pool: Extents, start: int) -> None:
     """Strike out a free extent."""
     sizes, child = pool.sizes, pool.child
@@ -451,7 +465,7 @@ def treap_drop(pool: Extents, start: int) -> None:
     sizes[start] = 0
 
 
-@kernel
+@inlined
 def treap_first(pool: Extents, size: int) -> int:
     """Smallest free extent of at least ``size`` slots, the lowest of those."""
     best = NIL
@@ -478,7 +492,7 @@ def extents_put(pool: Extents, start: int, size: int) -> None:
         treap_put(pool, start, size)
 
 
-@kernel
+@inlined
 def extents_drop(pool: Extents, start: int) -> None:
     """Strike out a free extent (first-fit, best-fit)."""
     if pool.counts[PLACEMENT] == FIRST_FIT:
@@ -487,7 +501,7 @@ def extents_drop(pool: Extents, start: int) -> None:
         treap_drop(pool, start)
 
 
-@kernel
+@inlined
 def extents_take(pool: Extents, size: int) -> int:
     """Cut ``size`` slots from the lower end of a free extent; return the first slot, or NIL."""
     if pool.counts[PLACEMENT] == BUDDY:
@@ -502,7 +516,7 @@ def extents_take(pool: Extents, size: int) -> int:
     return start
 
 
-@kernel
+@inlined
 def extents_give(pool: Extents, start: int, size: int) -> None:
     """Take slots back and merge them with the free extents beside them."""
     if pool.counts[PLACEMENT] == BUDDY:
@@ -520,7 +534,7 @@ def extents_give(pool: Extents, start: int, size: int) -> None:
     extents_put(pool, start, size)
 
 
-@kernel
+@inlined
 def extents_held(pool: Extents, asked: int) -> int:
     """Slots that an extent for ``asked`` slots occupies: buddy rounds up to a power of two."""
     return 1 << ceil_order(asked) if pool.counts[PLACEMENT] == BUDDY else asked
@@ -618,7 +632,7 @@ ACCOUNT_LENGTH = 24
 BY_ARRIVALS, BY_MEMORY, BY_SEQS, BY_BUDGET = 0, 1, 2, 3
 
 
-@kernel
+@inlined
 def add(account: IntArray, integral: int, amount: int) -> None:
     """Add 0 <= amount < 2^62 to a two-limb integral."""
     low = account[integral + 1] + amount
@@ -628,13 +642,14 @@ def add(account: IntArray, integral: int, amount: int) -> None:
     account[integral + 1] = low
 
 
-@kernel
+@inlined
 def add_product(account: IntArray, integral: int, value: int, ns: int) -> None:
     """Add value x ns for 0 <= value < 2^31 and 0 <= ns < 2^62."""
+    if ns >> 31:
+        high = value * (ns >> 31)
+        account[integral] += high >> 31
+        add(account, integral, (high & 0x7FFFFFFF) << 31)
     add(account, integral, value * (ns & 0x7FFFFFFF))
-    high = value * (ns >> 31)
-    account[integral] += high >> 31
-    add(account, integral, (high & 0x7FFFFFFF) << 31)
 
 
 # --- a simulated server ------------------------------------------------------------------------------------------
@@ -700,7 +715,7 @@ class Run(NamedTuple):
 # Time passes.
 
 
-@kernel
+@inlined
 def arrive(run: Run, until: int) -> None:
     """Count the requests that came by a time as waiting, each since its own arrival."""
     clock = run.clock
@@ -711,7 +726,7 @@ def arrive(run: Run, until: int) -> None:
         clock[ARRIVED] += 1
 
 
-@kernel
+@inlined
 def bound_for(run: Run, ns: int) -> None:
     """Book a time to what kept the head of the queue out."""
     if run.clock[BOUND] == BY_MEMORY:
@@ -731,7 +746,7 @@ def next_edge(run: Run) -> None:
         clock[EDGE] = min(clock[EDGE], run.marks[clock[NEXT_MARK]])
 
 
-@kernel
+@inlined
 def copy_row(source: IntArray, target: IntArray, row: int) -> None:
     """Copy an account into a row of copies, entry by entry: an assignment of arrays would allocate."""
     for i in range(ACCOUNT_LENGTH):
@@ -771,9 +786,10 @@ def accrue(counts: IntArray, run: Run, until: int) -> None:
         ns = cut - clock[ACCOUNTED]
         add_product(account, USED_NS, counts[USED], ns)
         add_product(account, PROMISED_NS, counts[PROMISED], ns)
-        add_product(account, REQUESTED_NS, counts[REQUESTED], ns)
         add_product(account, HELD_NS, counts[HELD], ns)
-        add_product(account, BLOCKED_NS, clock[BLOCKED], ns)
+        if clock[PLACED] != PAGED:
+            add_product(account, REQUESTED_NS, counts[REQUESTED], ns)
+            add_product(account, BLOCKED_NS, clock[BLOCKED], ns)
         add_product(account, RUNNING_NS, clock[RUNNING], ns)
         add_product(account, WAITING_NS, clock[WAITING], ns)
         arrive(run, cut)
@@ -781,7 +797,7 @@ def accrue(counts: IntArray, run: Run, until: int) -> None:
         clock[ACCOUNTED] = cut
 
 
-@kernel
+@merged
 def mark_now(run: Run) -> None:
     """Copy the accounts at this instant: an end of a backlog's window."""
     run.marks[run.clock[BACKLOG] - BEFORE_WINDOW] = run.clock[NOW]
@@ -790,19 +806,19 @@ def mark_now(run: Run) -> None:
 
 
 @kernel
-def digest(run: Run, request: int, logical: int, physical: int) -> None:
+def digest(run: Run, iteration: int, request: int, logical: int, physical: int) -> None:
     """Add one entry of a block table (or one extent) to the hash of all that were ever held."""
     clock = run.clock
     prime = 2147483647
-    clock[DIGEST_A] = (clock[DIGEST_A] + mix(clock[ITERATION], request, logical, physical, 1000003)) % prime
-    clock[DIGEST_B] = (clock[DIGEST_B] + mix(clock[ITERATION], request, logical, physical, 69621)) % prime
+    clock[DIGEST_A] = (clock[DIGEST_A] + mix(iteration, request, logical, physical, 1000003)) % prime
+    clock[DIGEST_B] = (clock[DIGEST_B] + mix(iteration, request, logical, physical, 69621)) % prime
 
 
 # The rows that need a block in an iteration: a list for each phase, in order of (arrival, index), which is the order of
 # admission too, since the queue is served from its head and the latest are evicted first.
 
 
-@kernel
+@inlined
 def enlist(run: Run, row: int) -> None:
     """Enter a row at the end of the list of its phase."""
     due, seats = run.due, run.seats
@@ -818,7 +834,7 @@ def enlist(run: Run, row: int) -> None:
     due[NUM_DUE, phase] += 1
 
 
-@kernel
+@inlined
 def delist(run: Run, row: int, phase: int) -> None:
     """Take a row from its list."""
     due, seats = run.due, run.seats
@@ -834,8 +850,8 @@ def delist(run: Run, row: int, phase: int) -> None:
     due[NUM_DUE, phase] -= 1
 
 
-@kernel
-def take_due(pool: Blocks, run: Run, phase: int) -> None:
+@inlined
+def take_due(pool: Blocks, run: Run, phase: int, iteration: int) -> None:
     """Give a block to each row that needs one in this iteration; the caller knows that there are enough."""
     counts, rows, seats = pool.counts, pool.rows, run.seats
     size = counts[BLOCK_SIZE]
@@ -858,7 +874,7 @@ def take_due(pool: Blocks, run: Run, phase: int) -> None:
         if left <= size:
             delist(run, row, phase)
         if run.clock[DIGESTING]:
-            digest(run, seats[REQUEST, row], logical, block)
+            digest(run, iteration, seats[REQUEST, row], logical, block)
         row = after
     counts[FREE] = top
     counts[PROMISED] = promised
@@ -867,7 +883,7 @@ def take_due(pool: Blocks, run: Run, phase: int) -> None:
 # An iteration begins: growth, admission, its length.
 
 
-@kernel
+@inlined
 def soonest(run: Run) -> None:
     """Find the next iteration in which a row's last token comes."""
     clock = run.clock
@@ -879,7 +895,7 @@ def soonest(run: Run) -> None:
     clock[NEXT_LAST] = soon
 
 
-@kernel
+@merged
 def evict_latest(pool: Blocks, run: Run) -> None:
     """Evict the running request latest by (arrival, index): its blocks are freed, its progress is kept."""
     clock, seats = run.clock, run.seats
@@ -902,7 +918,7 @@ def evict_latest(pool: Blocks, run: Run) -> None:
     run.account[PREEMPTIONS] += 1
 
 
-@kernel
+@merged
 def grow(blocks: Blocks, extents: Extents, run: Run) -> int:
     """Give every running row the slot that it needs in this iteration; return how many had to go for it."""
     clock = run.clock
@@ -919,7 +935,7 @@ def grow(blocks: Blocks, extents: Extents, run: Run) -> int:
             evicted += 1
         if evicted:
             soonest(run)
-        take_due(blocks, run, phase)
+        take_due(blocks, run, phase, clock[ITERATION])
     blocks.counts[USED] += clock[GROWING]
     return evicted
 
@@ -937,7 +953,7 @@ def waiting_head(run: Run) -> int:
     return NIL
 
 
-@kernel
+@merged
 def seat(blocks: Blocks, extents: Extents, run: Run, request: int, tokens: int) -> bool:
     """Admit a request if there is memory for it."""
     clock = run.clock
@@ -954,6 +970,7 @@ def seat(blocks: Blocks, extents: Extents, run: Run, request: int, tokens: int) 
     run.seats[OFFSET, row] = tokens - clock[ITERATION]
     run.seats[LAST, row] = final - run.seats[OFFSET, row]
     clock[NEXT_LAST] = min(clock[NEXT_LAST], run.seats[LAST, row])
+    clock[BATCH_END] = max(clock[BATCH_END], run.seats[LAST, row])
     run.order[clock[RUNNING]] = row
     clock[RUNNING] += 1
     clock[GROWING] += 1
@@ -965,7 +982,7 @@ def seat(blocks: Blocks, extents: Extents, run: Run, request: int, tokens: int) 
     return True
 
 
-@kernel
+@merged
 def leave_queue(run: Run, request: int, tokens: int) -> None:
     """Take the head from the queue, and note that it was admitted or has to be computed again."""
     clock = run.clock
@@ -985,37 +1002,18 @@ def digest_row(blocks: Blocks, extents: Extents, run: Run, row: int) -> None:
     """Hash what a row was given at admission."""
     request = run.seats[REQUEST, row]
     if run.clock[PLACED] != PAGED:
-        digest(run, request, extents.rows[SIZE, row], extents.rows[START, row])
+        digest(run, run.clock[ITERATION], request, extents.rows[SIZE, row], extents.rows[START, row])
         return
     for logical in range(blocks.rows[BLOCKS, row]):
-        digest(run, request, logical, blocks.table[row, logical])
+        digest(run, run.clock[ITERATION], request, logical, blocks.table[row, logical])
 
 
-@kernel
+@merged
 def admit(blocks: Blocks, extents: Extents, run: Run) -> None:
-    """Admit from the head of the queue, without skipping, while memory and the caps allow it."""
-    clock = run.clock
-    while True:
-        request = waiting_head(run)
-        if request == NIL:
-            clock[BOUND] = BY_ARRIVALS
-            return
-        if clock[RUNNING] >= clock[MAX_SEQS]:
-            clock[BOUND] = BY_SEQS
-            return
-        tokens = run.requests[PROMPT, request] + run.outcome[PROGRESS, request]
-        if clock[RUNNING] and clock[DECODING] + clock[PREFILL] + tokens > clock[MAX_BATCHED]:
-            clock[BOUND] = BY_BUDGET
-            return
-        if not seat(blocks, extents, run, request, tokens):
-            clock[BOUND] = BY_MEMORY
-            return
-        clock[PREFILL] += tokens
+    """Admit from the head of the queue, without skipping, while memory and the caps allow it.
 
-
-@kernel
-def admit_batch(blocks: Blocks, extents: Extents, run: Run) -> None:
-    """Form a static batch of what waits now, padded to its longest prompt."""
+    A static batch is formed in the same way from what waits now, and padded to its longest prompt.
+    """
     clock = run.clock
     longest = 0
     while True:
@@ -1026,17 +1024,21 @@ def admit_batch(blocks: Blocks, extents: Extents, run: Run) -> None:
         if clock[RUNNING] >= clock[MAX_SEQS]:
             clock[BOUND] = BY_SEQS
             break
-        if not seat(blocks, extents, run, request, run.requests[PROMPT, request]):
+        tokens = run.requests[PROMPT, request] + run.outcome[PROGRESS, request]
+        over = clock[DECODING] + clock[PREFILL] + tokens > clock[MAX_BATCHED]
+        if over and clock[RUNNING] and not clock[STATIC]:
+            clock[BOUND] = BY_BUDGET
+            break
+        if not seat(blocks, extents, run, request, tokens):
             clock[BOUND] = BY_MEMORY
             break
-        longest = max(longest, run.requests[PROMPT, request])
-    clock[PREFILL] = clock[RUNNING] * longest
-    clock[BATCH_END] = 0
-    for i in range(clock[RUNNING]):
-        clock[BATCH_END] = max(clock[BATCH_END], run.seats[LAST, run.order[i]])
+        clock[PREFILL] += tokens
+        longest = max(longest, tokens)
+    if clock[STATIC]:
+        clock[PREFILL] = clock[RUNNING] * longest
 
 
-@kernel
+@merged
 def begin(blocks: Blocks, extents: Extents, run: Run) -> int:
     """Begin an iteration: growth, admission, and how long it will last."""
     clock = run.clock
@@ -1047,10 +1049,9 @@ def begin(blocks: Blocks, extents: Extents, run: Run) -> int:
     clock[PREFILL] = 0
     if evicted:
         clock[BOUND] = BY_MEMORY
-    elif not clock[STATIC]:
+    elif clock[RUNNING] == 0 or not clock[STATIC]:
+        clock[BATCH_END] = 0
         admit(blocks, extents, run)
-    elif clock[RUNNING] == 0:
-        admit_batch(blocks, extents, run)
     request = waiting_head(run)
     if clock[RUNNING] == 0:
         return IDLE if request == NIL else STALLED
@@ -1082,7 +1083,7 @@ def begin(blocks: Blocks, extents: Extents, run: Run) -> int:
 # An iteration ends: accounts, first tokens, completions.
 
 
-@kernel
+@merged
 def finish(blocks: Blocks, extents: Extents, run: Run, row: int) -> None:
     """Return a result, and its memory."""
     clock = run.clock
@@ -1103,7 +1104,7 @@ def finish(blocks: Blocks, extents: Extents, run: Run, row: int) -> None:
         clock[NUM_COMPLETED] += 1
 
 
-@kernel
+@merged
 def complete(blocks: Blocks, extents: Extents, run: Run) -> None:
     """Let go of the rows whose last token has come; in a static batch, of all of them when the longest is done."""
     clock = run.clock
@@ -1124,12 +1125,15 @@ def complete(blocks: Blocks, extents: Extents, run: Run) -> None:
         mark_now(run)
 
 
-@kernel
+@merged
 def end(blocks: Blocks, extents: Extents, run: Run) -> None:
-    """End an iteration."""
+    """End an iteration, or a stretch without any."""
     clock, account = run.clock, run.account
     accrue(blocks.counts if clock[PLACED] == PAGED else extents.counts, run, clock[UNTIL])
     clock[NOW] = clock[UNTIL]
+    clock[BUSY] = 0
+    if clock[RUNNING] == 0:
+        return
     account[ITERATIONS] += 1
     account[SEQUENCES] += clock[RUNNING]
     account[GENERATED] += clock[GROWING]
@@ -1141,7 +1145,6 @@ def end(blocks: Blocks, extents: Extents, run: Run) -> None:
     if last:
         complete(blocks, extents, run)
     clock[ITERATION] += 1
-    clock[BUSY] = 0
     if last:
         soonest(run)
 
@@ -1149,7 +1152,7 @@ def end(blocks: Blocks, extents: Extents, run: Run) -> None:
 # Between two events nothing but growth happens.
 
 
-@kernel
+@merged
 def leap(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: int) -> int:
     """Run iterations in which nothing but growth happens; return how many.
 
@@ -1174,21 +1177,21 @@ def leap(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: int) 
     steps = min(budget, clock[NEXT_LAST] - clock[ITERATION])
     used_ns = promised_ns = held_ns = 0
     done = 0
+    phase = clock[ITERATION] % size
     while done < steps and now < watched:
-        phase = clock[ITERATION] % size
-        short = run.due[NUM_DUE, phase] > blocks.counts[FREE]
+        due = run.due[NUM_DUE, phase]
         ns = iteration_ns(run.latency, batch, 0, context + step)
-        if short or now + ns > until or (used_ns | promised_ns | held_ns) >= 2**61 or ns >= 2**30:
+        if due > blocks.counts[FREE] or now + ns > until or (used_ns | promised_ns | held_ns) >= 2**61 or ns >= 2**30:
             break
-        if run.due[NUM_DUE, phase]:
-            take_due(blocks, run, phase)
+        if due:
+            take_due(blocks, run, phase, clock[ITERATION] + done)
+        phase = phase + 1 if phase + 1 < size else 0
         context += step
         used += growing
         used_ns += used * ns
         promised_ns += counts[PROMISED] * ns
         held_ns += counts[HELD] * ns
         now += ns
-        clock[ITERATION] += 1
         done += 1
     if done == 0:
         return 0
@@ -1196,8 +1199,9 @@ def leap(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: int) 
     add(account, PROMISED_NS, promised_ns)
     add(account, HELD_NS, held_ns)
     ns = now - start
-    add_product(account, REQUESTED_NS, counts[REQUESTED], ns)
-    add_product(account, BLOCKED_NS, clock[BLOCKED], ns)
+    if not paged:
+        add_product(account, REQUESTED_NS, counts[REQUESTED], ns)
+        add_product(account, BLOCKED_NS, clock[BLOCKED], ns)
     add_product(account, RUNNING_NS, batch, ns)
     add_product(account, WAITING_NS, clock[WAITING], ns)
     arrive(run, now)
@@ -1206,6 +1210,7 @@ def leap(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: int) 
     account[SEQUENCES] += done * batch
     account[GENERATED] += done * growing
     counts[USED] = used
+    clock[ITERATION] += done
     clock[CONTEXT] = context
     clock[PREFILL] = 0
     clock[DECODING] = batch
@@ -1244,16 +1249,8 @@ def advance(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: in
                 return IDLE
             if run.requests[ARRIVAL, clock[HEAD]] > horizon:
                 return REACHED
-            clock[NOW] = run.requests[ARRIVAL, clock[HEAD]]
-            accrue(blocks.counts if clock[PLACED] == PAGED else extents.counts, run, clock[NOW])
-
-
-@kernel
-def close(blocks: Blocks, extents: Extents, run: Run, until: int) -> None:
-    """Bring the accounts forward to the end of a run, and copy them if that is an edge."""
-    accrue(blocks.counts if run.clock[PLACED] == PAGED else extents.counts, run, until)
-    if run.clock[EDGE] == run.clock[ACCOUNTED]:
-        copy_accounts(run)
+            clock[UNTIL] = run.requests[ARRIVAL, clock[HEAD]]
+            clock[BUSY] = 1
 
 
 @kernel

@@ -171,7 +171,9 @@ class Leap:
     def close(self, until: int) -> Accounts:
         """Bring the accounts forward to the end of the run and return them."""
         k.sync(self._blocks, self._extents, self._run)
-        k.close(self._blocks, self._extents, self._run, until)
+        k.accrue(self.setup.allocator.state.counts, self._run, until)
+        if self._run.clock[k.EDGE] == self._run.clock[k.ACCOUNTED]:
+            k.copy_accounts(self._run)
         return _accounts(self._run)
 
     def columns(self) -> tuple[IntArray, IntArray]:

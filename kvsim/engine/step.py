@@ -23,6 +23,9 @@ _ITERATIONS, _SEQUENCES, _GENERATED = _FIELD["iterations"], _FIELD["sequences"],
 _BOUND_TO = {k.BY_ARRIVALS: -1, k.BY_MEMORY: _FIELD["by_memory"], k.BY_SEQS: _FIELD["by_seqs"]}
 _BOUND_TO[k.BY_BUDGET] = _FIELD["by_budget"]
 
+# slots used, promised, requested, held, blocked; requests running
+IDLE_RATES = (0,) * 6
+
 
 class Seat:
     """A running request. In iteration i it holds ``offset + i`` tokens; its last token comes in iteration ``last``."""
@@ -70,6 +73,7 @@ class Step:
         self.status: list[int] = setup.statuses().tolist()
         self.outcome: list[list[int]] = [self._blank() for _ in self.arrival]
         self.head = self.arrived = self.waiting = 0
+        self.next_arrival = self.arrival[0] if self.arrival else k.FOREVER
         self.preempted: list[int] = []
         self.running: list[Seat] = []
         self.admitted: list[Seat] = []
@@ -77,7 +81,7 @@ class Step:
         self.free_rows = list(range(setup.max_seqs - 1, -1, -1))
         self.prefill = self.context = 0
         self.next_last = self.batch_end = k.FOREVER
-        self.rates: tuple[int, ...] = (0,) * 7
+        self.rates = IDLE_RATES
         self.bound = k.BY_ARRIVALS
         self.digests = [0, 0]
         self.keeper = Keeper(self, setup.marks_ns, setup.bins)
@@ -119,7 +123,8 @@ class Step:
 
     def begin(self) -> bool:
         """Begin an iteration: growth, admission, and how long it will last. False: there is nothing to do."""
-        self.arrive(self.now)
+        if self.next_arrival <= self.now:
+            self.arrive(self.now)
         evicted = self.grow()
         self.admitted = []
         padded = self.context + self.prefill + len(self.running)
@@ -130,12 +135,12 @@ class Step:
             self.admit()
         elif not self.running:
             self.admit_batch()
-        head = self.waiting_head()
+        head = self.waiting_head() if self.waiting or not self.running else None
         if not self.running:
             if head is not None and not evicted:
                 needed = self.prompt[head] + self.outcome[head][k.PROGRESS]
                 raise StalledError(head, needed=needed, free=self.allocator.free_slots)
-            self.rates = (0,) * 7
+            self.rates = IDLE_RATES
             return head is not None and self.begin()
         if head is None:
             self._queue_empty()
@@ -145,7 +150,7 @@ class Step:
         else:
             self.context = used - self.prefill
         batch = len(self.running)
-        self.rates = (used, promised, requested, held, self._blocked(head), batch, self.waiting)
+        self.rates = (used, promised, requested, held, self._blocked(head), batch)
         self.until = self.now + self.setup.latency(batch, self.prefill, self.context)
         self.busy = True
         if self.setup.check:
@@ -163,7 +168,7 @@ class Step:
         values = keeper.values
         values[_ITERATIONS] += 1
         values[_SEQUENCES] += len(self.running)
-        values[_GENERATED] += len(self.growing())
+        values[_GENERATED] += len(self.growing()) if self._static else len(self.running)
         for seat in self.admitted:
             if self.outcome[seat.request][k.PROGRESS] == 0:
                 self.outcome[seat.request][k.FIRST_TOKEN] = self.now
@@ -183,7 +188,7 @@ class Step:
         """Give every running request the slot that it needs in this iteration; return how many had to go for it."""
         evicted = 0
         while self.running:
-            before = self._digest_before()
+            before = self._digest_before() if self.setup.digesting else []
             if self.allocator.append(self.rows(), 1):
                 self._verify()
                 self._digest_growth(before)
@@ -227,7 +232,7 @@ class Step:
         """Admit from the head of the queue, without skipping, while memory and the caps allow it."""
         decoding = len(self.running)
         while True:
-            request = self.waiting_head()
+            request = self.waiting_head() if self.waiting else None
             if request is None:
                 self.bound = k.BY_ARRIVALS
                 return
@@ -329,18 +334,19 @@ class Step:
         self.output.append(output)
         self.status.append(self.setup.status_of(prompt, output))
         self.outcome.append(self._blank())
+        self.next_arrival = self.arrival[self.arrived]
         return len(self.arrival) - 1
 
-    def arrive(self, until: int) -> tuple[int, int]:
-        """Count the requests that came by a time: how many, and how long they have waited in all."""
-        came = waited = 0
-        while self.arrived < len(self.arrival) and self.arrival[self.arrived] <= until:
+    def arrive(self, until: int) -> int:
+        """Count the requests that came by a time as waiting; return how long they have waited in all, in ns."""
+        waited = 0
+        while self.next_arrival <= until:
             if self.status[self.arrived] == k.PENDING:
-                came += 1
-                waited += until - self.arrival[self.arrived]
+                self.waiting += 1
+                waited += until - self.next_arrival
             self.arrived += 1
-        self.waiting += came
-        return came, waited
+            self.next_arrival = self.arrival[self.arrived] if self.arrived < len(self.arrival) else k.FOREVER
+        return waited
 
     @staticmethod
     def _blank() -> list[int]:
@@ -350,7 +356,8 @@ class Step:
 
     def close(self, until: int) -> Accounts:
         """Bring the accounts forward to the end of the run and return them."""
-        self.keeper.accrue(until, self.rates if self.busy else (0,) * 7, _BOUND_TO[self.bound] if self.busy else -1)
+        busy = self.busy
+        self.keeper.accrue(until, self.rates if busy else IDLE_RATES, _BOUND_TO[self.bound] if busy else -1)
         return self.keeper.close()
 
     def columns(self) -> tuple[IntArray, IntArray]:
@@ -376,7 +383,7 @@ class Step:
 
     def _check(self, used: int) -> None:
         """Hold the ledger to its sum, and the slots used to the tokens of the running requests."""
-        totals = Totals(*self.rates, *[0] * 10)
+        totals = Totals(*self.rates, *[0] * 11)
         allocator = self.allocator
         check_ledger(
             ledger(totals, capacity=allocator.capacity, lost=allocator.lost_slots), capacity=allocator.capacity
@@ -397,7 +404,7 @@ class Step:
             self.digests[i] = (self.digests[i] + mixed) % 2147483647
 
     def _digest_before(self) -> list[int]:
-        if not self.setup.digesting or not isinstance(self.allocator, PagedAllocator):
+        if not isinstance(self.allocator, PagedAllocator):
             return []
         return [len(self.allocator.table(seat.row)) for seat in self.running]
 

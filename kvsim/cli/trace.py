@@ -127,6 +127,7 @@ def convert(file: str, target: str, to: str, rate: float | None, seed: int, **op
 @click.argument("target", required=False)
 @reading
 @click.option("--name", metavar="NAME", help="Name of the workload; that of TARGET or FILE if not given.")
+@click.option("--summary", metavar="TEXT", help="A line on it, for the file.")
 @click.option("--source", metavar="TEXT", help="Where the requests come from, for the file.")
 @click.option("--license", "license_", metavar="TEXT", help="Who may use what is fitted, for the file.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Draw the fit into this folder.")
@@ -135,6 +136,7 @@ def fit(
     file: str,
     target: str | None,
     name: str | None,
+    summary: str | None,
     source: str | None,
     license_: str | None,
     out: Path | None,
@@ -149,7 +151,7 @@ def fit(
         raise ConfigError(f"a workload is a TOML file: {target} does not end in .toml")
     stream = read_with(file, options)
     name = name or Path(target or file).name.split(".")[0]
-    found = fit_workload(stream, name, source=source or Path(file).name, license=license_ or "")
+    found = fit_workload(stream, name, summary=summary or "", source=source or Path(file).name, license=license_ or "")
     if target is not None:
         write_workload(found.workload, target)
     if as_json:

@@ -26,7 +26,8 @@ def new_table(title: str, *columns: str, text_columns: int = 1) -> Table:
 def print_description(found: dict[str, Any], name: str) -> None:
     """Print what ``describe`` returns."""
     console = Console()
-    facts = new_table(f"{name}", "", "", text_columns=2)
+    facts = new_table(name, "", "", text_columns=2)
+    facts.show_header = False
     for label, value in _facts(found):
         facts.add_row(label, value)
     console.print(facts)
@@ -90,6 +91,8 @@ def print_fit(fit: Fit) -> None:
 def print_workloads(rows: list[dict[str, Any]]) -> None:
     """Print the named workloads with their means."""
     table = new_table("workloads", "name", "what", "arrivals", "prompt", "output", text_columns=3)
+    table.columns[0].no_wrap = True
+    table.columns[0].min_width = max(len(row["name"]) for row in rows)
     for row in rows:
         means = (f"{row['mean_prompt']:,.1f}", f"{row['mean_output']:,.1f}")
         table.add_row(row["name"], escape(row["summary"]), row["arrivals"], *means)

@@ -45,10 +45,10 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     if found["span_s"] is None:
         rows.append(("times", "none: give --rate or --backlog to simulate it"))
     else:
-        cv = found["arrival_cv"]
+        rate, cv = found["rate_per_s"], found["arrival_cv"]
         rows.append(("span", f"{found['span_s']:,.1f} s"))
-        rows.append(("rate", f"{found['rate_per_s']:.4g} requests/s"))
-        rows.append(("burstiness", f"{cv:.3f} (CV of interarrival times; 1 is Poisson)" if cv is not None else "-"))
+        rows.append(("rate", "-" if rate is None else f"{rate:.4g} requests/s"))
+        rows.append(("burstiness", "-" if cv is None else f"{cv:.3f} (CV of interarrival times; 1 is Poisson)"))
     if found["spearman"] is not None:
         rows.append(("rank correlation", f"{found['spearman']:+.3f} (Spearman, prompt and output)"))
     too_long = found["too_long"]

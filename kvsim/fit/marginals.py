@@ -88,7 +88,7 @@ def fit_marginal(lengths: IntArray) -> list[MarginalFit]:
     families += [fit_mixture(sample, k) for k in COMPONENTS if len(sample.values) > 3 * k]
     families += [fit_histogram(sample, k) for k in SEGMENTS if len(sample.values) > k]
     if len(sample.values) <= SEGMENTS[0]:
-        families.append(fit_histogram(sample, len(sample.values)))
+        families.append(fit_histogram(sample, 2 * len(sample.values) - 1))  # a bin for each length, and between
     return sorted((score(family, sample) for family in families), key=lambda fit: fit.bic)
 
 

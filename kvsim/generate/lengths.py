@@ -38,14 +38,16 @@ class LengthTable:
     Parameters
     ----------
     first : int
-        The smallest length.
+        The length that ``pmf`` starts at.
     pmf : float array, shape (n,)
-        Probabilities of ``first``, ``first + 1``, ...; normalised here.
+        Probabilities of ``first``, ``first + 1``, ...; normalised here, zeros at both ends cut off.
     """
 
     def __init__(self, first: int, pmf: npt.ArrayLike) -> None:
         weights = np.asarray(pmf, dtype=np.float64)
-        self.first = first
+        possible = np.flatnonzero(weights)
+        weights = weights[possible[0] : possible[-1] + 1]
+        self.first = first + int(possible[0])
         self.pmf: FloatArray = weights / weights.sum()
         self.cdf: FloatArray = np.cumsum(self.pmf)
         self.cdf[-1] = 1.0
@@ -59,6 +61,13 @@ class LengthTable:
     def mean(self) -> float:
         """The mean length in tokens."""
         return float(self.values @ self.pmf)
+
+    def up_to(self, longest: int) -> LengthTable:
+        """Return the distribution on the condition that the length is at most ``longest``."""
+        if longest < self.first:
+            raise ValueError(f"no length up to {longest} is possible; the least is {self.first}")
+        keep = longest - self.first + 1
+        return self if keep >= len(self.pmf) else LengthTable(self.first, self.pmf[:keep])
 
     def quantile(self, u: FloatArray) -> IntArray:
         """Return the smallest length whose distribution function exceeds ``u`` (in [0, 1))."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -116,14 +115,21 @@ class Workload(Table):
         """Return the same marginals joined in another way."""
         return parse_workload(self.model_dump(exclude_none=True) | {"joint": joint}, self.name, self._folder)
 
-    def length_tables(self) -> tuple[LengthTable, LengthTable]:
-        """Return the tables of prompt and output that draws are made from (before a limit on their sum)."""
+    def length_tables(self, total: int | None = None) -> tuple[LengthTable, LengthTable]:
+        """Return the tables of prompt and output that draws are made from (before pairs above a limit are refused).
+
+        Under ``total``, lengths that leave no room for any partner are left out.
+        """
         if self.prompt is None or self.output is None:
             raise ConfigError(f"workload {self.name!r} draws its lengths from parts: sample it")
         limits = self.limits
         try:
             prompt = tabulate(self.prompt, limits.min_prompt, limits.max_prompt)
-            return prompt, tabulate(self.output, limits.min_output, limits.max_output)
+            output = tabulate(self.output, limits.min_output, limits.max_output)
+            if total is None:
+                return prompt, output
+            most = (total - output.first, total - prompt.first)
+            return prompt.up_to(most[0]), output.up_to(most[1])
         except ValueError as error:
             raise ConfigError(f"workload {self.name!r}: {error}") from None
 
@@ -132,7 +138,7 @@ class Workload(Table):
         total = max_model_len if self.limits.total == "max_model_len" else self.limits.total
         if self.limits.total == "max_model_len" and total is None:
             raise ConfigError(f"workload {self.name!r} limits lengths to max_model_len: say what it is")
-        return _joint(self.joint, *self.length_tables(), total, self.spearman)
+        return _joint(self.joint, *self.length_tables(total), total, self.spearman)
 
     def sample(
         self,
@@ -234,7 +240,6 @@ def generator(seed: int, *purpose: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=purpose))
 
 
-@functools.lru_cache(maxsize=16)
 def _joint(kind: str, prompt: LengthTable, output: LengthTable, total: int | None, spearman: float | None) -> Joint:
     if kind == "fitted" and total is not None:
         return Fitted(prompt, output, total)

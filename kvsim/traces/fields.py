@@ -123,7 +123,7 @@ def many_digits(fields: Fields) -> tuple[IntArray, Mask]:
 def many_counts(fields: Fields) -> tuple[IntArray, Mask]:
     """Return numbers of tokens, and which fields need the careful reader."""
     data, start, end = fields
-    is_float = (end - start > 2) & (data[end - 1] == ord("0")) & (data[end - 2] == ord("."))
+    is_float = (end - start > 2) & (data[end - 1] == ord("0")) & (data[np.maximum(end - 2, 0)] == ord("."))
     counts, bad = many_digits(Fields(data, start, end - 2 * is_float))
     return counts, bad | (counts > MAX_TOKENS)
 

@@ -126,7 +126,7 @@ def _columns(
 
 _CLIENTS = (
     "ServeGen's description of clients, not requests: draw requests from it with "
-    "'kvsim trace sample --clients RATES [--client-lengths LENGTHS]'"
+    "'kvsim trace sample RATES TARGET --lengths LENGTHS --duration S'"
 )
 
 

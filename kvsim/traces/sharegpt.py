@@ -40,7 +40,7 @@ def load_tokenizer(path: str | Path) -> CountTokens:
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the package raises nothing more particular
-        raise TraceError(f"not a tokenizer.json ({error})", file=str(path)) from None
+        raise TraceError(f"is no tokenizer.json ({error})", file=str(path)) from None
     return lambda texts: [len(found.ids) for found in tokenizer.encode_batch(texts, add_special_tokens=False)]
 
 

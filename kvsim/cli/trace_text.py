@@ -35,7 +35,8 @@ def print_description(found: dict[str, Any], name: str) -> None:
     for column in ("prompt", "output"):
         lengths.add_row(column, *(f"{found[column][key]:,.6g}" for key in ("mean", "p50", "p90", "p99", "max")))
     console.print(lengths)
-    for notice in found["notices"]:
+    said_above = {f"{count:,} rows skipped: {why}" for why, count in found["skipped"].items()}
+    for notice in (notice for notice in found["notices"] if notice not in said_above):
         console.print(f"note: {escape(notice)}")
 
 

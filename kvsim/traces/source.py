@@ -77,6 +77,11 @@ class Source:
                 yield number, line
 
 
+def one_line(text: object) -> str:
+    """Return text from elsewhere as it may stand in a message: one line, nothing that a terminal acts upon."""
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(str(text).split()))
+
+
 def open_source(path: str | Path) -> Source:
     """Look at a file and return it as a source of bytes.
 

@@ -136,8 +136,8 @@ def _azure(stream: RequestStream) -> Lines:
         raise ConfigError("the trace spans more years than dates can hold")
 
     def times(piece: range) -> list[str]:
-        tenths = np.rint(stream.arrival_ns[piece.start : piece.stop] / AZURE_DIGIT_NS).astype(np.int64)
-        dates = np.datetime_as_string(AZURE_START + (tenths * AZURE_DIGIT_NS).astype("timedelta64[ns]"))
+        steps = (stream.arrival_ns[piece.start : piece.stop] + AZURE_DIGIT_NS // 2) // AZURE_DIGIT_NS
+        dates = np.datetime_as_string(AZURE_START + (steps * AZURE_DIGIT_NS).astype("timedelta64[ns]"))
         return [date[:27].replace("T", " ") for date in dates.tolist()]
 
     return _csv("TIMESTAMP,ContextTokens,GeneratedTokens", stream, times), lost

@@ -54,6 +54,16 @@ def test_normal_distribution_function():
         ({"family": "histogram", "edges": [1, 3, 9], "mass": [1, 3]}, lambda x: np.interp(x, [1, 3, 9], [0, 0.25, 1])),
         ({"family": "histogram", "low": 2, "width": 4, "mass": [2, 2]}, lambda x: np.interp(x, [2, 10], [0, 1])),
         ({"family": "quantiles", "tokens": [1, 5, 9]}, lambda x: np.interp(x, [1, 5, 9], [0, 0.5, 1])),
+        (
+            {
+                "family": "mixture",
+                "parts": [
+                    {"weight": 1, "of": {"family": "fixed", "tokens": 7}},
+                    {"weight": 3, "of": {"family": "gamma", "shape": 2.0, "scale": 50.0}},
+                ],
+            },
+            lambda x: 0.25 * (x >= 7) + 0.75 * stats.gamma(2.0, scale=50.0).cdf(x),
+        ),
         ({"family": "fixed", "tokens": 7}, lambda x: (x >= 7) * 1.0),
     ],
 )

@@ -248,7 +248,7 @@ class Quantiles(Table):
         return len(self.tokens) * (1 if self.levels is None else 2)
 
 
-class Part(Table):
+class LognormalPart(Table):
     """One lognormal of a mixture."""
 
     weight: Positive
@@ -256,11 +256,11 @@ class Part(Table):
     sigma: Positive
 
 
-class Mixture(Table):
+class LognormalMixture(Table):
     """A mixture of lognormals; the weights need not sum to 1."""
 
     family: Literal["lognormal-mixture"]
-    parts: Annotated[tuple[Part, ...], Field(min_length=1)]
+    parts: Annotated[tuple[LognormalPart, ...], Field(min_length=1)]
 
     def cdf(self, x: FloatArray) -> FloatArray:
         """Return P(X <= x)."""
@@ -274,9 +274,36 @@ class Mixture(Table):
         return 3 * len(self.parts) - 1
 
 
+class MixturePart(Table):
+    """One family of a mixture."""
+
+    weight: Positive
+    of: Marginal
+
+
+class Mixture(Table):
+    """A mixture of any families; the weights need not sum to 1."""
+
+    family: Literal["mixture"]
+    parts: Annotated[tuple[MixturePart, ...], Field(min_length=1)]
+
+    def cdf(self, x: FloatArray) -> FloatArray:
+        """Return P(X <= x)."""
+        total = sum(part.weight for part in self.parts)
+        return np.asarray(sum(part.weight / total * part.of.cdf(x) for part in self.parts))
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers describe it."""
+        return sum(part.of.num_parameters for part in self.parts) + len(self.parts) - 1
+
+
 Marginal = Annotated[
-    Fixed | Uniform | Lognormal | Gamma | Weibull | Histogram | Quantiles | Mixture, Field(discriminator="family")
+    Fixed | Uniform | Lognormal | Gamma | Weibull | Histogram | Quantiles | LognormalMixture | Mixture,
+    Field(discriminator="family"),
 ]
+MixturePart.model_rebuild()
+Mixture.model_rebuild()
 
 
 @functools.lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +66,7 @@ def one_time(value: object, unit: str) -> int:
     number = _decimal(value, f"a time in {unit}") * UNITS[unit]
     if not 0 <= number <= MAX_NS:
         raise ValueError(f"{value!r} is not a time in {unit} from 0 up")
-    return int(number.to_integral_value())
+    return int(number.to_integral_value(ROUND_HALF_UP))
 
 
 def _decimal(value: object, expected: str) -> Decimal:
@@ -134,7 +134,7 @@ def many_times(fields: Fields, unit: str) -> tuple[IntArray, Mask]:
 
 
 def _many_decimals(fields: Fields, scale: int) -> tuple[IntArray, Mask]:
-    """Return decimals times 10^scale, rounded to whole numbers (ties to even, as the careful reader does)."""
+    """Return decimals times 10^scale, rounded to whole numbers (ties up, as the careful reader does)."""
     data, start, end = fields
     dots = np.flatnonzero(data == ord("."))
     first = np.searchsorted(dots, start)
@@ -155,8 +155,7 @@ def _many_decimals(fields: Fields, scale: int) -> tuple[IntArray, Mask]:
 
 def _rounded_quotient(numbers: IntArray, divisors: IntArray) -> IntArray:
     quotient, rest = np.divmod(numbers, divisors)
-    half = rest * 2 - divisors
-    return np.asarray(quotient + ((half > 0) | ((half == 0) & (quotient % 2 == 1) & (divisors > 1))))
+    return np.asarray(quotient + (2 * rest >= divisors) * (divisors > 1))
 
 
 def _many_datetimes(fields: Fields) -> tuple[IntArray, Mask]:

@@ -44,6 +44,7 @@ def test_independent_joint_rejects():
     workload = load_workload("sharegpt").with_joint("independent")
     stream = workload.sample(num_requests=200_000, backlog=True)
     assert (stream.prompt + stream.output).max() <= 2048
+    assert workload.means() == pytest.approx((stream.prompt.mean(), stream.output.mean()), rel=0.01)
     # without the rejection the closed form is 20.0 / 12.8; rejecting 0.6 % of the pairs costs long prompts and answers
     assert memory_shares(stream.prompt, stream.output)[:2] == pytest.approx((19.0, 12.6), abs=0.15)
 

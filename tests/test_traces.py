@@ -108,3 +108,24 @@ def test_without_times_a_rate_or_a_backlog_is_asked_for(tmp_path):
     assert read(path, backlog=True).arrival_ns.tolist() == [0, 0]
     assert read(path, rate_per_s=2.0).arrival_ns[1] > 0
     assert not read(path, require_times=False).timed
+
+
+def test_one_bad_row_among_many_blocks(tmp_path):
+    good = [f"{i},{i % 900 + 1},{i % 70 + 1}" for i in range(200_000)]
+    path = write(tmp_path, "arrival_ns,prompt,output\n" + "\n".join([*good[:123_456], "5,12x,3", *good[123_456:]]))
+    with pytest.raises(TraceError, match=r"line 123458, field 'prompt': '12x' is not a whole number of tokens"):
+        read(path)
+    stream = read(path, skip_bad_rows=True)
+    assert len(stream) == 200_000
+    assert stream.skipped == {"malformed row": 1}
+    assert stream.prompt.sum() == sum(i % 900 + 1 for i in range(200_000))
+
+
+@pytest.mark.parametrize("block", [5, 7, 64, 100_000])
+def test_blocks_may_be_cut_anywhere(tmp_path, monkeypatch, block):
+    whole = read(write(tmp_path, AZURE))
+    monkeypatch.setattr("kvsim.traces.source.BLOCK", block)
+    for text in (AZURE, AZURE.replace("\n", "\r\n"), "\ufeff" + AZURE, AZURE.replace("879", '"879"'), AZURE + "\n\n"):
+        stream = read(write(tmp_path, text))
+        assert np.array_equal(stream.arrival_ns, whole.arrival_ns)
+        assert np.array_equal(stream.prompt, whole.prompt)

@@ -127,6 +127,7 @@ def convert(file: str, target: str, to: str, rate: float | None, seed: int, **op
 @click.argument("target", required=False)
 @reading
 @click.option("--name", metavar="NAME", help="Name of the workload; that of TARGET or FILE if not given.")
+@click.option("--summary", metavar="TEXT", help="A line on it, for the file.")
 @click.option("--source", metavar="TEXT", help="Where the requests come from, for the file.")
 @click.option("--license", "license_", metavar="TEXT", help="Who may use what is fitted, for the file.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Draw the fit into this folder.")
@@ -135,6 +136,7 @@ def fit(
     file: str,
     target: str | None,
     name: str | None,
+    summary: str | None,
     source: str | None,
     license_: str | None,
     out: Path | None,
@@ -149,7 +151,7 @@ def fit(
         raise ConfigError(f"a workload is a TOML file: {target} does not end in .toml")
     stream = read_with(file, options)
     name = name or Path(target or file).name.split(".")[0]
-    found = fit_workload(stream, name, source=source or Path(file).name, license=license_ or "")
+    found = fit_workload(stream, name, summary=summary or "", source=source or Path(file).name, license=license_ or "")
     if target is not None:
         write_workload(found.workload, target)
     if as_json:
@@ -168,7 +170,7 @@ def fit(
 
 
 @trace.command()
-@click.argument("workload", required=False)
+@click.argument("workload")
 @click.argument("target")
 @WRITING
 @click.option("--requests", type=int, metavar="N", help="Requests to draw.")
@@ -177,30 +179,32 @@ def fit(
 @click.option("--backlog", is_flag=True, help="All requests wait at time 0.")
 @click.option("--max-model-len", type=int, metavar="N", help="For a workload whose limits name it.")
 @click.option("--joint", type=click.Choice(["fitted", "independent"]), help="How prompt and output go together.")
-@click.option("--clients", metavar="RATES", help="Draw from ServeGen's client rates instead.")
-@click.option("--client-lengths", metavar="LENGTHS", help="Lengths of those clients; WORKLOAD's if not given.")
+@click.option("--lengths", metavar="FILE|NAME", help="Lengths of ServeGen's clients: its own file, or a workload.")
 @click.option(
     "--start", type=float, default=0.0, show_default=True, metavar="S", help="Where in their windows to start."
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of all draws.")
-def sample(workload: str | None, target: str, to: str, clients: str | None, **options: Any) -> None:
-    """Draw a stream from WORKLOAD (a name or a TOML file) and write it to TARGET."""
+def sample(workload: str, target: str, to: str, **options: Any) -> None:
+    """Draw a stream from WORKLOAD and write it to TARGET.
+
+    WORKLOAD is a name (kvsim workloads lists them), a TOML file, or a file of ServeGen's client rates.
+    """
+    from kvsim.generate import workload_names
     from kvsim.traces import write
 
-    stream = _sample_clients(clients, workload, options) if clients else _sample_workload(workload, options)
+    named = workload.endswith(".toml") or workload in workload_names() or not Path(workload).exists()
+    stream = _sample_workload(workload, options) if named else _sample_clients(workload, options)
     lost = write(stream, target, to)
     for word in [*stream.notices, *lost]:
         click.echo(f"{target}: {word}", err=True)
     click.echo(f"wrote {len(stream):,} requests to {target} ({to})")
 
 
-def _sample_workload(name: str | None, options: dict[str, Any]) -> RequestStream:
+def _sample_workload(name: str, options: dict[str, Any]) -> RequestStream:
     from kvsim.generate import load_workload
 
-    if name is None:
-        raise ConfigError("which workload? Give a name (kvsim workloads lists them), a TOML file, or --clients")
-    if options["client_lengths"] is not None or options["start"]:
-        raise ConfigError("--client-lengths and --start go with --clients")
+    if options["lengths"] is not None or options["start"]:
+        raise ConfigError("--lengths and --start go with a file of ServeGen's client rates")
     workload = load_workload(name)
     if options["joint"] is not None:
         workload = workload.with_joint(options["joint"])
@@ -214,19 +218,18 @@ def _sample_workload(name: str | None, options: dict[str, Any]) -> RequestStream
     )
 
 
-def _sample_clients(rates: str, workload: str | None, options: dict[str, Any]) -> RequestStream:
-    from kvsim.generate import load_workload
+def _sample_clients(rates: str, options: dict[str, Any]) -> RequestStream:
+    from kvsim.generate import load_workload, workload_names
     from kvsim.generate.clients import Clients
     from kvsim.traces.servegen import read_client_lengths, read_client_rates
 
+    windows, lengths = read_client_rates(rates), options["lengths"]
+    if lengths is None:
+        raise ConfigError("what lengths do the clients' requests have? Give --lengths FILE (ServeGen's) or a workload")
     if options["duration"] is None:
         raise ConfigError("clients are drawn for a time: give --duration")
-    if options["client_lengths"] is not None:
-        population = Clients(read_client_rates(rates), read_client_lengths(options["client_lengths"]))
-    elif workload is not None:
-        population = Clients(read_client_rates(rates), load_workload(workload))
-    else:
-        raise ConfigError("what lengths do the clients' requests have? Give --client-lengths or a workload")
+    named = lengths.endswith(".toml") or lengths in workload_names() or not Path(lengths).exists()
+    population = Clients(windows, load_workload(lengths) if named else read_client_lengths(lengths))
     stream = population.sample(
         options["duration"], start_s=options["start"], seed=options["seed"], rate_per_s=options["rate"]
     )

@@ -26,7 +26,8 @@ def new_table(title: str, *columns: str, text_columns: int = 1) -> Table:
 def print_description(found: dict[str, Any], name: str) -> None:
     """Print what ``describe`` returns."""
     console = Console()
-    facts = new_table(f"{name}", "", "", text_columns=2)
+    facts = new_table(name, "", "", text_columns=2)
+    facts.show_header = False
     for label, value in _facts(found):
         facts.add_row(label, value)
     console.print(facts)
@@ -34,7 +35,8 @@ def print_description(found: dict[str, Any], name: str) -> None:
     for column in ("prompt", "output"):
         lengths.add_row(column, *(f"{found[column][key]:,.6g}" for key in ("mean", "p50", "p90", "p99", "max")))
     console.print(lengths)
-    for notice in found["notices"]:
+    said_above = {f"{count:,} rows skipped: {why}" for why, count in found["skipped"].items()}
+    for notice in (notice for notice in found["notices"] if notice not in said_above):
         console.print(f"note: {escape(notice)}")
 
 
@@ -44,10 +46,10 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     if found["span_s"] is None:
         rows.append(("times", "none: give --rate or --backlog to simulate it"))
     else:
-        cv = found["arrival_cv"]
+        rate, cv = found["rate_per_s"], found["arrival_cv"]
         rows.append(("span", f"{found['span_s']:,.1f} s"))
-        rows.append(("rate", f"{found['rate_per_s']:.4g} requests/s"))
-        rows.append(("burstiness", f"{cv:.3f} (CV of interarrival times; 1 is Poisson)" if cv is not None else "-"))
+        rows.append(("rate", "-" if rate is None else f"{rate:.4g} requests/s"))
+        rows.append(("burstiness", "-" if cv is None else f"{cv:.3f} (CV of interarrival times; 1 is Poisson)"))
     if found["spearman"] is not None:
         rows.append(("rank correlation", f"{found['spearman']:+.3f} (Spearman, prompt and output)"))
     too_long = found["too_long"]
@@ -90,6 +92,8 @@ def print_fit(fit: Fit) -> None:
 def print_workloads(rows: list[dict[str, Any]]) -> None:
     """Print the named workloads with their means."""
     table = new_table("workloads", "name", "what", "arrivals", "prompt", "output", text_columns=3)
+    table.columns[0].no_wrap = True
+    table.columns[0].min_width = max(len(row["name"]) for row in rows)
     for row in rows:
         means = (f"{row['mean_prompt']:,.1f}", f"{row['mean_output']:,.1f}")
         table.add_row(row["name"], escape(row["summary"]), row["arrivals"], *means)

@@ -68,7 +68,7 @@ def _candidates(cv: float, rate: float, gaps: FloatArray) -> list[tuple[Renewal,
     if cv < REGULAR_CV:
         return [(Constant(process="constant", rate_per_s=rate), lambda x: (x >= 1.0).astype(np.float64))]
     found: list[tuple[Renewal, Cdf]] = [(GammaGaps(process="gamma", cv=cv, rate_per_s=rate), _gamma(cv))]
-    if abs(cv - 1.0) <= POISSON_CV:
+    if abs(cv - 1.0) <= max(POISSON_CV, 2.0 / math.sqrt(len(gaps))):  # two standard errors
         found.append((Poisson(process="poisson", rate_per_s=rate), lambda x: -np.expm1(-x)))
     if 0.05 <= cv <= 20.0:
         found.append((WeibullGaps(process="weibull", cv=cv, rate_per_s=rate), _weibull(cv)))

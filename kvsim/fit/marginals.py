@@ -12,7 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kvsim.generate.lengths import Fixed, Gamma, Histogram, Lognormal, Marginal, Mixture, Part, Weibull
+from kvsim.generate.lengths import (
+    Fixed,
+    Gamma,
+    Histogram,
+    Lognormal,
+    LognormalMixture,
+    LognormalPart,
+    Marginal,
+    Weibull,
+)
 from kvsim.generate.special import FloatArray
 from kvsim.requests import IntArray
 
@@ -88,7 +97,7 @@ def fit_marginal(lengths: IntArray) -> list[MarginalFit]:
     families += [fit_mixture(sample, k) for k in COMPONENTS if len(sample.values) > 3 * k]
     families += [fit_histogram(sample, k) for k in SEGMENTS if len(sample.values) > k]
     if len(sample.values) <= SEGMENTS[0]:
-        families.append(fit_histogram(sample, len(sample.values)))
+        families.append(fit_histogram(sample, 2 * len(sample.values) - 1))  # a bin for each length, and between
     return sorted((score(family, sample) for family in families), key=lambda fit: fit.bic)
 
 
@@ -163,7 +172,7 @@ def _digamma(x: float) -> float:
     return shift + math.log(x) - 0.5 / x - series
 
 
-def fit_mixture(sample: Sample, components: int) -> Mixture:
+def fit_mixture(sample: Sample, components: int) -> LognormalMixture:
     """Return a mixture of lognormals, by expectation-maximisation from slices of equal probability."""
     logs, weights = np.log(sample.values.astype(np.float64)), sample.weights
     middle = (np.cumsum(weights) - weights / 2.0)[:, None]
@@ -176,8 +185,10 @@ def fit_mixture(sample: Sample, components: int) -> Mixture:
         sigma = np.sqrt(np.maximum((mass * (logs[:, None] - mu) ** 2).sum(axis=0) / total, MIN_SIGMA**2))
         share = total / sigma * np.exp(-0.5 * ((logs[:, None] - mu) / sigma) ** 2) + 1e-300
     order = np.argsort(mu)
-    parts = tuple(Part(weight=float(total[k]), mu=float(mu[k]), sigma=float(sigma[k])) for k in order if total[k] > 0)
-    return Mixture(family="lognormal-mixture", parts=parts)
+    parts = tuple(
+        LognormalPart(weight=float(total[k]), mu=float(mu[k]), sigma=float(sigma[k])) for k in order if total[k] > 0
+    )
+    return LognormalMixture(family="lognormal-mixture", parts=parts)
 
 
 def fit_histogram(sample: Sample, bins: int) -> Histogram:

@@ -42,7 +42,14 @@ class Fit:
     held_out: dict[str, float]
 
 
-def fit_workload(stream: RequestStream, name: str, *, source: str = "", license: str = "") -> Fit:  # noqa: A002
+def fit_workload(
+    stream: RequestStream,
+    name: str,
+    *,
+    summary: str = "",
+    source: str = "",
+    license: str = "",  # noqa: A002
+) -> Fit:
     """Fit a workload to a stream.
 
     Parameters
@@ -51,8 +58,8 @@ def fit_workload(stream: RequestStream, name: str, *, source: str = "", license:
         What to describe.
     name : str
         Name of the workload.
-    source, license : str
-        Where the requests come from, and who may use what is fitted.
+    summary, source, license : str
+        A line on the workload, where the requests come from, and who may use what is fitted.
 
     Raises
     ------
@@ -66,7 +73,7 @@ def fit_workload(stream: RequestStream, name: str, *, source: str = "", license:
     correlation = spearman(stream.prompt, stream.output)
     workload = Workload(
         name=name,
-        summary=f"Fitted to {len(stream):,} requests",
+        summary=summary or f"Fitted to {len(stream):,} requests",
         source=source or stream.source,
         license=license or "that of the trace",
         prompt=prompt[0].marginal,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -21,14 +20,6 @@ CHUNK = 1 << 17  # draws at a time: a few MB of scratch, whatever the number of 
 MAX_SWEEPS = 10_000
 MAX_ERROR = 1e-12  # total variation between the marginals asked for and those of a fitted joint
 MIN_ACCEPTANCE = 1e-4
-
-
-class Joint(Protocol):
-    """Draws pairs of lengths."""
-
-    def draw(self, num: int, first: np.random.Generator, second: np.random.Generator) -> tuple[IntArray, IntArray]:
-        """Return ``num`` prompts and outputs."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -46,6 +37,16 @@ class Independent:
             return self.prompt.quantile(first.random(size)), self.output.quantile(second.random(size))
 
         return _fill(num, pairs, self.total)
+
+    def means(self) -> tuple[float, float]:
+        """Return the mean lengths of the pairs that are not drawn again."""
+        return _mean_beside(self.prompt, self.output, self.total), _mean_beside(self.output, self.prompt, self.total)
+
+
+def _mean_beside(one: LengthTable, other: LengthTable, total: int | None) -> float:
+    """Return the mean of one length where the other leaves it room."""
+    weights = one.pmf if total is None else one.pmf * other.cdf_at(total - one.values)
+    return float(weights @ one.values / weights.sum())
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,10 @@ class Fitted:
             index = np.searchsorted(self._running, target, side="right") - 1
             output[part] = self.output.first + np.minimum(index, room - 1)
         return prompt, output
+
+    def means(self) -> tuple[float, float]:
+        """Return the mean lengths, which are those of the marginals."""
+        return self.prompt.mean, self.output.mean
 
     def probabilities(self) -> FloatArray:
         """Return the whole joint, shape (prompts, outputs): large, for tests and pictures."""

@@ -38,14 +38,16 @@ class LengthTable:
     Parameters
     ----------
     first : int
-        The smallest length.
+        The length that ``pmf`` starts at.
     pmf : float array, shape (n,)
-        Probabilities of ``first``, ``first + 1``, ...; normalised here.
+        Probabilities of ``first``, ``first + 1``, ...; normalised here, zeros at both ends cut off.
     """
 
     def __init__(self, first: int, pmf: npt.ArrayLike) -> None:
         weights = np.asarray(pmf, dtype=np.float64)
-        self.first = first
+        possible = np.flatnonzero(weights)
+        weights = weights[possible[0] : possible[-1] + 1]
+        self.first = first + int(possible[0])
         self.pmf: FloatArray = weights / weights.sum()
         self.cdf: FloatArray = np.cumsum(self.pmf)
         self.cdf[-1] = 1.0
@@ -59,6 +61,13 @@ class LengthTable:
     def mean(self) -> float:
         """The mean length in tokens."""
         return float(self.values @ self.pmf)
+
+    def up_to(self, longest: int) -> LengthTable:
+        """Return the distribution on the condition that the length is at most ``longest``."""
+        if longest < self.first:
+            raise ValueError(f"no length up to {longest} is possible; the least is {self.first}")
+        keep = longest - self.first + 1
+        return self if keep >= len(self.pmf) else LengthTable(self.first, self.pmf[:keep])
 
     def quantile(self, u: FloatArray) -> IntArray:
         """Return the smallest length whose distribution function exceeds ``u`` (in [0, 1))."""
@@ -239,7 +248,7 @@ class Quantiles(Table):
         return len(self.tokens) * (1 if self.levels is None else 2)
 
 
-class Part(Table):
+class LognormalPart(Table):
     """One lognormal of a mixture."""
 
     weight: Positive
@@ -247,11 +256,11 @@ class Part(Table):
     sigma: Positive
 
 
-class Mixture(Table):
+class LognormalMixture(Table):
     """A mixture of lognormals; the weights need not sum to 1."""
 
     family: Literal["lognormal-mixture"]
-    parts: Annotated[tuple[Part, ...], Field(min_length=1)]
+    parts: Annotated[tuple[LognormalPart, ...], Field(min_length=1)]
 
     def cdf(self, x: FloatArray) -> FloatArray:
         """Return P(X <= x)."""
@@ -265,9 +274,36 @@ class Mixture(Table):
         return 3 * len(self.parts) - 1
 
 
+class MixturePart(Table):
+    """One family of a mixture."""
+
+    weight: Positive
+    of: Marginal
+
+
+class Mixture(Table):
+    """A mixture of any families; the weights need not sum to 1."""
+
+    family: Literal["mixture"]
+    parts: Annotated[tuple[MixturePart, ...], Field(min_length=1)]
+
+    def cdf(self, x: FloatArray) -> FloatArray:
+        """Return P(X <= x)."""
+        total = sum(part.weight for part in self.parts)
+        return np.asarray(sum(part.weight / total * part.of.cdf(x) for part in self.parts))
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers describe it."""
+        return sum(part.of.num_parameters for part in self.parts) + len(self.parts) - 1
+
+
 Marginal = Annotated[
-    Fixed | Uniform | Lognormal | Gamma | Weibull | Histogram | Quantiles | Mixture, Field(discriminator="family")
+    Fixed | Uniform | Lognormal | Gamma | Weibull | Histogram | Quantiles | LognormalMixture | Mixture,
+    Field(discriminator="family"),
 ]
+MixturePart.model_rebuild()
+Mixture.model_rebuild()
 
 
 @functools.lru_cache(maxsize=256)

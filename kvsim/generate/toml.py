@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-from kvsim.errors import ConfigError
 from kvsim.generate.workload import Workload
+from kvsim.traces.writing import replace_file
 
 PER_LINE = 10
 
@@ -24,18 +23,10 @@ def write_workload(workload: Workload, path: str | Path) -> None:
 
     Raises
     ------
-    ConfigError
+    TraceError
         The file cannot be written.
     """
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        temporary.write_text(workload_toml(workload), encoding="utf-8")
-        temporary.replace(target)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written ({error.strerror})") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_file(path, lambda temporary: Path(temporary).write_text(workload_toml(workload), encoding="utf-8"))
 
 
 def _lines(table: dict[str, Any], path: tuple[str, ...]) -> list[str]:

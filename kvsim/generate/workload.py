@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +11,7 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 
 from kvsim.errors import ConfigError, unknown
 from kvsim.generate.arrivals import Arrivals, Backlog, Poisson, Replay, draw_times, replay_times
-from kvsim.generate.joint import Copula, Fitted, Independent, Joint
+from kvsim.generate.joint import Copula, Fitted, Independent
 from kvsim.generate.lengths import LONGEST, LengthTable, Marginal, Table, Tokens, tabulate
 from kvsim.generate.sessions import Sessions, open_loop
 from kvsim.requests import IntArray, RequestStream
@@ -104,10 +103,12 @@ class Workload(Table):
 
     def means(self) -> tuple[float, float]:
         """Return the mean lengths of prompt and output: exact, or of a fixed sample where draws are rejected."""
-        drawn_as_said = self.joint == "fitted" or self.limits.total is None
-        if self.prompt is not None and drawn_as_said:
-            prompt, output = self.length_tables()
-            return prompt.mean, output.mean
+        if self.prompt is not None and self.limits.total != "max_model_len":
+            joint = self.joint_lengths()
+            if not isinstance(joint, Copula):
+                return joint.means()
+            if joint.total is None:
+                return joint.prompt.mean, joint.output.mean
         limit = LONGEST if self.limits.total == "max_model_len" else None
         sample = self.sample(num_requests=20_000, backlog=True, max_model_len=limit)
         return float(sample.prompt.mean()), float(sample.output.mean())
@@ -116,23 +117,30 @@ class Workload(Table):
         """Return the same marginals joined in another way."""
         return parse_workload(self.model_dump(exclude_none=True) | {"joint": joint}, self.name, self._folder)
 
-    def length_tables(self) -> tuple[LengthTable, LengthTable]:
-        """Return the tables of prompt and output that draws are made from (before a limit on their sum)."""
+    def length_tables(self, total: int | None = None) -> tuple[LengthTable, LengthTable]:
+        """Return the tables of prompt and output that draws are made from (before pairs above a limit are refused).
+
+        Under ``total``, lengths that leave no room for any partner are left out.
+        """
         if self.prompt is None or self.output is None:
             raise ConfigError(f"workload {self.name!r} draws its lengths from parts: sample it")
         limits = self.limits
         try:
             prompt = tabulate(self.prompt, limits.min_prompt, limits.max_prompt)
-            return prompt, tabulate(self.output, limits.min_output, limits.max_output)
+            output = tabulate(self.output, limits.min_output, limits.max_output)
+            if total is None:
+                return prompt, output
+            most = (total - output.first, total - prompt.first)
+            return prompt.up_to(most[0]), output.up_to(most[1])
         except ValueError as error:
             raise ConfigError(f"workload {self.name!r}: {error}") from None
 
-    def joint_lengths(self, max_model_len: int | None = None) -> Joint:
+    def joint_lengths(self, max_model_len: int | None = None) -> Independent | Copula | Fitted:
         """Return what draws pairs of lengths."""
         total = max_model_len if self.limits.total == "max_model_len" else self.limits.total
         if self.limits.total == "max_model_len" and total is None:
             raise ConfigError(f"workload {self.name!r} limits lengths to max_model_len: say what it is")
-        return _joint(self.joint, *self.length_tables(), total, self.spearman)
+        return _joint(self.joint, *self.length_tables(total), total, self.spearman)
 
     def sample(
         self,
@@ -234,8 +242,9 @@ def generator(seed: int, *purpose: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=purpose))
 
 
-@functools.lru_cache(maxsize=16)
-def _joint(kind: str, prompt: LengthTable, output: LengthTable, total: int | None, spearman: float | None) -> Joint:
+def _joint(
+    kind: str, prompt: LengthTable, output: LengthTable, total: int | None, spearman: float | None
+) -> Independent | Copula | Fitted:
     if kind == "fitted" and total is not None:
         return Fitted(prompt, output, total)
     if kind == "copula" and spearman is not None:

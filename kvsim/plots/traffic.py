@@ -45,7 +45,9 @@ def plot_stream(stream: RequestStream, max_model_len: int, title: str) -> Figure
 
 
 def _token_axis(axis: Any) -> None:
-    axis.set_major_locator(LogLocator(base=10, numticks=12))
+    """Label powers of ten; where there are few of them, 2 and 5 times those too."""
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(base=10, subs=(1.0,) if high > 50 * low else (1.0, 2.0, 5.0), numticks=12))
     axis.set_major_formatter(TOKENS)
     axis.set_minor_formatter(NullFormatter())
 
@@ -75,15 +77,15 @@ def _draw_lengths(axes: Axes, tokens: IntArray, name: str, colour: str) -> None:
 def _draw_joint(axes: Axes, stream: RequestStream, max_model_len: int) -> None:
     bins = _log_bins(stream.prompt), _log_bins(stream.output)
     *_, mesh = axes.hist2d(stream.prompt, stream.output, bins=bins, norm=LogNorm(), cmap="cividis")
-    inside = np.geomspace(1, max_model_len - 1, 400) if max_model_len > 1 else np.empty(0)
-    axes.plot(
-        inside, max_model_len - inside, color=COLOURS["vermilion"], linewidth=1.5, label=f"{max_model_len:,} together"
-    )
+    if np.any(stream.prompt + stream.output > max_model_len // 2):
+        prompt = np.geomspace(1, max_model_len - 1, 400)
+        label = f"{max_model_len:,} together"
+        axes.plot(prompt, max_model_len - prompt, color=COLOURS["vermilion"], linewidth=1.5, label=label)
+        axes.legend(frameon=True, loc="lower left", fontsize="small")
     axes.set(xscale="log", yscale="log", xlabel="prompt length (tokens)", ylabel="output length (tokens)")
     axes.set(xlim=(bins[0][0], bins[0][-1]), ylim=(bins[1][0], bins[1][-1]))
     _token_axis(axes.xaxis)
     _token_axis(axes.yaxis)
-    axes.legend(frameon=True, loc="lower left", fontsize="small")
     axes.figure.colorbar(mesh, ax=axes, label="requests")
     tidy(axes)
 

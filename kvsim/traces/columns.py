@@ -58,11 +58,12 @@ class Columns:
         The trace says when requests arrive.
     block_size : int, optional
         Tokens that one prefix id stands for, where the trace has ids.
+    overlaid : bool
+        Rows are not meant to come in order of time: sorting them is worth no notice.
     """
 
-    def __init__(self, source: str, *, timed: bool, block_size: int | None = None) -> None:
-        self.overlaid = False  # rows are not meant to come in order of time
-        self.source, self.timed, self.block_size = source, timed, block_size
+    def __init__(self, source: str, *, timed: bool, block_size: int | None = None, overlaid: bool = False) -> None:
+        self.source, self.timed, self.block_size, self.overlaid = source, timed, block_size, overlaid
         self.arrival, self.prompt, self.output = Growing(), Growing(), Growing()
         self.ids, self.id_counts = Growing(), Growing()
         self.skipped: Counter[str] = Counter()

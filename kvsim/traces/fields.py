@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +28,10 @@ _SCALE = {"s": 9, "ms": 6, "us": 3, "ns": 0}  # digits after the point that are 
 
 TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?\s*(Z|[+-]\d\d:?\d\d)?", re.ASCII)
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,6})?", re.ASCII)
+# where digits stand in YYYY-MM-DD HH:MM:SS, and what may follow: .123456789+00:00
+DIGIT_PLACES = (0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18)
+SECONDS_END, LONGEST_DATETIME = 19, 35
+UTC = b"+00:00"
 UNIX_EPOCH = dt.date(1970, 1, 1).toordinal()
 
 
@@ -66,7 +70,7 @@ def one_time(value: object, unit: str) -> int:
     number = _decimal(value, f"a time in {unit}") * UNITS[unit]
     if not 0 <= number <= MAX_NS:
         raise ValueError(f"{value!r} is not a time in {unit} from 0 up")
-    return int(number.to_integral_value())
+    return int(number.to_integral_value(ROUND_HALF_UP))
 
 
 def _decimal(value: object, expected: str) -> Decimal:
@@ -123,7 +127,7 @@ def many_digits(fields: Fields) -> tuple[IntArray, Mask]:
 def many_counts(fields: Fields) -> tuple[IntArray, Mask]:
     """Return numbers of tokens, and which fields need the careful reader."""
     data, start, end = fields
-    is_float = (end - start > 2) & (data[end - 1] == ord("0")) & (data[end - 2] == ord("."))
+    is_float = (end - start > 2) & (data[end - 1] == ord("0")) & (data[np.maximum(end - 2, 0)] == ord("."))
     counts, bad = many_digits(Fields(data, start, end - 2 * is_float))
     return counts, bad | (counts > MAX_TOKENS)
 
@@ -134,7 +138,7 @@ def many_times(fields: Fields, unit: str) -> tuple[IntArray, Mask]:
 
 
 def _many_decimals(fields: Fields, scale: int) -> tuple[IntArray, Mask]:
-    """Return decimals times 10^scale, rounded to whole numbers (ties to even, as the careful reader does)."""
+    """Return decimals times 10^scale, rounded to whole numbers (ties up, as the careful reader does)."""
     data, start, end = fields
     dots = np.flatnonzero(data == ord("."))
     first = np.searchsorted(dots, start)
@@ -155,34 +159,32 @@ def _many_decimals(fields: Fields, scale: int) -> tuple[IntArray, Mask]:
 
 def _rounded_quotient(numbers: IntArray, divisors: IntArray) -> IntArray:
     quotient, rest = np.divmod(numbers, divisors)
-    half = rest * 2 - divisors
-    return np.asarray(quotient + ((half > 0) | ((half == 0) & (quotient % 2 == 1) & (divisors > 1))))
+    return np.asarray(quotient + (2 * rest >= divisors) * (divisors > 1))
 
 
 def _many_datetimes(fields: Fields) -> tuple[IntArray, Mask]:
     """Return dates with times in UTC: ``YYYY-MM-DD HH:MM:SS``, up to nine digits more, nothing or +00:00 or Z."""
-    data, start, end = fields
-    bad: Mask = (end - start) < 19
-    start = np.where(bad, 0, start)
+    data = np.concatenate([fields.data, np.zeros(LONGEST_DATETIME, dtype=np.uint8)])
+    windows = np.lib.stride_tricks.sliding_window_view(data, LONGEST_DATETIME)
+    text = np.ascontiguousarray(windows[fields.start].T)  # text[k] holds the k-th byte of every field
+    digits = text - np.uint8(48)
+    length = fields.end - fields.start
+    bad: Mask = (length < SECONDS_END) | (length > LONGEST_DATETIME)
+    for place in DIGIT_PLACES:
+        bad |= digits[place] > 9
+    for place, allowed in ((4, "--"), (7, "--"), (10, " T"), (13, "::"), (16, "::")):
+        bad |= (text[place] != ord(allowed[0])) & (text[place] != ord(allowed[1]))
 
-    def char(offset: int) -> Bytes:
-        return data[np.minimum(start + offset, len(data) - 1)]
-
-    def number(*offsets: int) -> IntArray:
-        total = np.zeros(len(start), dtype=np.int64)
-        for offset in offsets:
-            digit = char(offset) - np.uint8(48)
-            np.logical_or(bad, digit > 9, out=bad)
-            total = total * 10 + digit
+    def number(*places: int) -> IntArray:
+        total = np.zeros(text.shape[1], dtype=np.int64)
+        for place in places:
+            total = total * 10 + digits[place]
         return total
 
-    for offset, allowed in ((4, b"-"), (7, b"-"), (10, b" T"), (13, b":"), (16, b":")):
-        bad |= ~np.isin(char(offset), np.frombuffer(allowed, dtype=np.uint8))
     days, bad_days = _many_days(number(0, 1, 2, 3, 5, 6, 8, 9))
     hour, minute, second = number(11, 12), number(14, 15), number(17, 18)
-    bad |= bad_days | (hour > 23) | (minute > 59) | (second > 60)
-    fraction, after = _many_fractions(data, start + 19, end)
-    bad |= ~_is_utc(data, after, end)
+    fraction, after = _many_fractions(text, digits)
+    bad |= bad_days | (hour > 23) | (minute > 59) | (second > 60) | ~_is_utc(text, after, length)
     return (((days * 24 + hour) * 60 + minute) * 60 + second) * NS_PER_S + fraction, bad
 
 
@@ -200,25 +202,28 @@ def _many_days(dates: IntArray) -> tuple[IntArray, Mask]:
     return days[which], bad[which]
 
 
-def _many_fractions(data: Bytes, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the nanoseconds after ``.`` and where each fraction ends; 0 and ``start`` where there is none."""
-    last = len(data) - 1
-    running: Mask = (start < end) & (data[np.minimum(start, last)] == ord("."))
-    at = np.where(running, start + 1, start)
-    fraction = np.zeros(len(start), dtype=np.int64)
-    for place in range(8, -1, -1):
-        digit = data[np.minimum(at, last)] - np.uint8(48)
-        running &= (at < end) & (digit <= 9)
-        fraction += np.where(running, digit, 0) * np.int64(10**place)
-        at = at + running
-    return fraction, at
+def _many_fractions(text: Bytes, digits: Bytes) -> tuple[IntArray, IntArray]:
+    """Return the nanoseconds after ``.`` and where each fraction ends; 0 and the seconds' end where there is none."""
+    running: Mask = text[SECONDS_END] == ord(".")
+    fraction = np.zeros(text.shape[1], dtype=np.int64)
+    after = SECONDS_END + running.astype(np.int64)
+    for k in range(9):
+        digit = digits[SECONDS_END + 1 + k]
+        running = running & (digit <= 9)
+        fraction = fraction * 10 + digit * running
+        after += running
+    return fraction, after
 
 
-def _is_utc(data: Bytes, start: IntArray, end: IntArray) -> Mask:
+def _is_utc(text: Bytes, start: IntArray, length: IntArray) -> Mask:
     """Tell where nothing, ``Z`` or ``+00:00`` is left of a field."""
-    last = len(data) - 1
-    left = end - start
-    offset = left == 6
-    for k, wanted in enumerate(b"+00:00"):
-        offset &= data[np.minimum(start + k, last)] == wanted
-    return np.asarray((left == 0) | ((left == 1) & (data[np.minimum(start, last)] == ord("Z"))) | offset)
+    left = length - start
+    done: Mask = left == 0
+    if not done.all():
+        fields = np.arange(text.shape[1])
+        offset: Mask = left == len(UTC)
+        for k, wanted in enumerate(UTC):
+            offset &= text[np.minimum(start + k, LONGEST_DATETIME - 1), fields] == wanted
+        zulu = (left == 1) & (text[np.minimum(start, LONGEST_DATETIME - 1), fields] == ord("Z"))
+        done = done | offset | zulu
+    return done

@@ -7,7 +7,7 @@ from dataclasses import replace
 from kvsim.errors import TraceError
 from kvsim.traces.mapping import Mapping
 from kvsim.traces.objects import objects
-from kvsim.traces.source import Source
+from kvsim.traces.source import Source, one_line
 from kvsim.traces.table import header_of
 
 # tables: recognised by the columns of their lengths, which no two of them share
@@ -82,7 +82,7 @@ def recognise(source: Source, names: list[str]) -> str:
     for name, mapping in (TABLES | OBJECTS).items():
         if {mapping.prompt, mapping.output} <= set(names):
             return name
-    found = ", ".join(names[:20])
+    found = one_line(", ".join(names[:20]))
     raise TraceError(
         f"no format that kvsim knows has the columns {found[:200]}; "
         "say which are which with --map prompt=...,output=...,arrival=...",

@@ -55,7 +55,8 @@ def _object(line: bytes, path: str, number: int) -> Object:
     try:
         value = json.loads(line, parse_float=str)  # a decimal is kept as it is written, to the last digit
     except (ValueError, RecursionError) as error:
-        raise TraceError(f"not JSON ({error})", file=path, line=number) from None
+        message = f"not JSON ({error}); one object a line, or one array of objects, is expected"
+        raise TraceError(message, file=path, line=number) from None
     return _checked(value, path, number)
 
 

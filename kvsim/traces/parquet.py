@@ -13,7 +13,7 @@ from kvsim.requests import IntArray
 from kvsim.traces.columns import MALFORMED, Columns
 from kvsim.traces.fields import MAX_NS, MAX_TOKENS, UNITS
 from kvsim.traces.mapping import Mapping, not_asked_for
-from kvsim.traces.source import Source
+from kvsim.traces.source import Source, one_line
 
 BATCH = 1 << 16
 BLOCK_SIZE_KEY = b"kvsim.block_size"
@@ -30,7 +30,7 @@ def _opened(source: Source) -> Iterator[Any]:
         with pq.ParquetFile(source.path) as file:
             yield file
     except (pa.ArrowException, OSError) as error:
-        raise TraceError(f"the Parquet file is damaged ({error})", file=source.path) from None
+        raise TraceError(f"the Parquet file is damaged ({one_line(error)})", file=source.path) from None
 
 
 def column_names(source: Source) -> list[str]:
@@ -51,7 +51,9 @@ def read_parquet(source: Source, mapping: Mapping, *, skip_bad_rows: bool = Fals
         names = file.schema_arrow.names
         missing = mapping.missing(names)
         if missing is not None:
-            raise TraceError(f"has no column {missing!r}; its columns are {', '.join(names[:20])}", file=source.path)
+            raise TraceError(
+                f"has no column {missing!r}; its columns are {one_line(', '.join(names[:20]))}", file=source.path
+            )
         metadata = file.schema_arrow.metadata or {}
         block_size = mapping.block_size or int(metadata.get(BLOCK_SIZE_KEY, b"0")) or None
         ids = mapping.ids if mapping.ids in names and block_size else None

@@ -13,7 +13,7 @@ from kvsim.traces.mapping import Mapping
 from kvsim.traces.objects import read_objects
 from kvsim.traces.sessions import read_sessions
 from kvsim.traces.sharegpt import CountTokens, load_tokenizer, read_sharegpt
-from kvsim.traces.source import Source, open_source
+from kvsim.traces.source import Source, one_line, open_source
 from kvsim.traces.table import distinct_values, read_table
 
 
@@ -126,7 +126,7 @@ def _columns(
 
 _CLIENTS = (
     "ServeGen's description of clients, not requests: draw requests from it with "
-    "'kvsim trace sample --clients RATES [--client-lengths LENGTHS]'"
+    "'kvsim trace sample RATES TARGET --lengths LENGTHS --duration S'"
 )
 
 
@@ -137,8 +137,8 @@ def _ask_which(source: Source, column: str | None, names: list[str], mapping: Ma
     values = distinct_values(source, column)
     if len(values) > 1:
         raise TraceError(
-            f"stacks the traces of {len(values)} values of {column!r}: {', '.join(values)}; "
-            f"say which with --where {column}={values[0]}",
+            f"stacks the traces of {len(values)} values of {column!r}: {one_line(', '.join(values[:20]))}; "
+            f"say which with --where {column}={one_line(values[0])}",
             file=source.path,
         )
 

@@ -75,8 +75,11 @@ def read_client_rates(path: str | Path) -> dict[str, list[Window]]:
 def _rows(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
     lines = (line.decode("utf-8", "replace") for _, line in source.lines())
     reader = csv.DictReader(lines, restval="")
-    for row in reader:
-        yield reader.line_num, {key: str(value) for key, value in row.items()}
+    try:
+        for row in reader:
+            yield reader.line_num, {key: str(value) for key, value in row.items()}
+    except csv.Error as error:
+        raise TraceError(f"not CSV ({error})", file=source.path, line=reader.line_num) from None
 
 
 def _window(row: dict[str, str], path: str, line: int) -> Window:

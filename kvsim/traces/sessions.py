@@ -27,8 +27,7 @@ def read_sessions(source: Source, *, skip_bad_rows: bool = False) -> Columns:
         A session or one of its requests cannot be read; the line is named.
     """
     block_size = _block_size(next(objects(source))[1], source.path, 1)
-    columns = Columns(source.path, timed=True, block_size=block_size)
-    columns.overlaid = True
+    columns = Columns(source.path, timed=True, block_size=block_size, overlaid=True)
     sessions = [0]
     columns.fill(_rows(source, columns, block_size, sessions, skip_bad_rows))
     columns.notices.append(f"{sessions[0]:,} sessions laid over one another, all starting at 0")

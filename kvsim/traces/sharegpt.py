@@ -13,7 +13,7 @@ from typing import Any
 from kvsim.errors import TraceError
 from kvsim.traces.columns import MALFORMED, Columns, Row
 from kvsim.traces.objects import Object, objects
-from kvsim.traces.source import Source
+from kvsim.traces.source import Source, one_line
 
 HUMAN = {"human", "user"}
 MODEL = {"gpt", "assistant", "chatgpt", "bing", "bard", "model"}
@@ -40,7 +40,7 @@ def load_tokenizer(path: str | Path) -> CountTokens:
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the package raises nothing more particular
-        raise TraceError(f"not a tokenizer.json ({error})", file=str(path)) from None
+        raise TraceError(f"is no tokenizer.json ({one_line(error)})", file=str(path)) from None
     return lambda texts: [len(found.ids) for found in tokenizer.encode_batch(texts, add_special_tokens=False)]
 
 

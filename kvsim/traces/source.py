@@ -77,6 +77,11 @@ class Source:
                 yield number, line
 
 
+def one_line(text: object) -> str:
+    """Return text from elsewhere as it may stand in a message: one line, nothing that a terminal acts upon."""
+    return "".join(letter if letter.isprintable() else "?" for letter in " ".join(str(text).split()))
+
+
 def open_source(path: str | Path) -> Source:
     """Look at a file and return it as a source of bytes.
 
@@ -156,23 +161,36 @@ def _unpacked_zstd(raw: IO[bytes], name: str) -> Any:
         import zstandard
     except ImportError:
         raise TraceError("zstd data: install kvsim[zstd] to read it, or unpack it first", file=name) from None
-    return _ZstdStream(zstandard.ZstdDecompressor().stream_reader(raw), zstandard.ZstdError, name)
+    return _ZstdStream(raw, zstandard, name)
 
 
 class _ZstdStream:
-    """A zstd stream whose errors are TraceErrors."""
+    """A zstd file, frame after frame; one that is damaged or ends early is told."""
 
-    def __init__(self, stream: Any, damaged: type[Exception], name: str) -> None:
-        self._stream, self._damaged, self._name = stream, damaged, name
+    def __init__(self, raw: IO[bytes], zstandard: Any, name: str) -> None:
+        self._raw, self._zstandard, self._name = raw, zstandard, name
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
 
     def __enter__(self) -> _ZstdStream:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stream.close()
+        """The file is closed by whoever opened it."""
 
     def read(self, size: int) -> bytes:
+        """Return the next piece of about ``size`` bytes, empty at the end."""
         try:
-            return bytes(self._stream.read(size))
-        except self._damaged as error:
+            while True:
+                packed = self._frame.unused_data if self._frame.eof else b""
+                packed = packed or self._raw.read(size // 4)
+                if not packed:
+                    break
+                if self._frame.eof:
+                    self._frame = self._zstandard.ZstdDecompressor().decompressobj()
+                if piece := self._frame.decompress(packed):
+                    return bytes(piece)
+        except self._zstandard.ZstdError as error:
             raise TraceError(f"the zstd data is damaged ({error})", file=self._name) from None
+        if not self._frame.eof:
+            raise TraceError("the zstd data ends early: the file was cut off on its way", file=self._name)
+        return b""

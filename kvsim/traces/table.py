@@ -14,7 +14,7 @@ from kvsim.requests import IntArray
 from kvsim.traces.columns import MALFORMED, Columns
 from kvsim.traces.fields import Bytes, Fields, Mask, many_counts, many_times, one_count, one_time
 from kvsim.traces.mapping import Mapping, not_asked_for
-from kvsim.traces.source import Source
+from kvsim.traces.source import Source, one_line
 
 DELIMITERS = ",;\t|"
 
@@ -80,7 +80,7 @@ def read_table(source: Source, mapping: Mapping, *, skip_bad_rows: bool = False)
     missing = mapping.missing(header)
     if missing is not None:
         raise TraceError(
-            f"has no column {missing!r}; its columns are {', '.join(header[:20])}", file=source.path, line=1
+            f"has no column {missing!r}; its columns are {one_line(', '.join(header[:20]))}", file=source.path, line=1
         )
     layout = _Layout(source, mapping, delimiter, header)
     columns = Columns(source.path, timed=mapping.arrival is not None)

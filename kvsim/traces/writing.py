@@ -52,12 +52,18 @@ def write(stream: RequestStream, path: str | Path, format: str = "kvsim") -> lis
     if format not in WRITERS:
         raise unknown("trace format to write", format, [*WRITERS, "kvsim-parquet"])
     lines, lost = WRITERS[format](stream)
-    _replace(path, lambda temporary: _write_lines(temporary, lines, packed=str(path).endswith(".gz")))
+    replace_file(path, lambda temporary: _write_lines(temporary, lines, packed=str(path).endswith(".gz")))
     return lost
 
 
-def _replace(path: str | Path, fill: Callable[[str], None]) -> None:
-    """Fill a temporary file beside ``path`` and put it in its place."""
+def replace_file(path: str | Path, fill: Callable[[str], object]) -> None:
+    """Fill a temporary file beside ``path`` and put it in its place.
+
+    Raises
+    ------
+    TraceError
+        It cannot be written; whatever was there before is left alone.
+    """
     target = Path(path)
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
@@ -136,8 +142,8 @@ def _azure(stream: RequestStream) -> Lines:
         raise ConfigError("the trace spans more years than dates can hold")
 
     def times(piece: range) -> list[str]:
-        tenths = np.rint(stream.arrival_ns[piece.start : piece.stop] / AZURE_DIGIT_NS).astype(np.int64)
-        dates = np.datetime_as_string(AZURE_START + (tenths * AZURE_DIGIT_NS).astype("timedelta64[ns]"))
+        steps = (stream.arrival_ns[piece.start : piece.stop] + AZURE_DIGIT_NS // 2) // AZURE_DIGIT_NS
+        dates = np.datetime_as_string(AZURE_START + (steps * AZURE_DIGIT_NS).astype("timedelta64[ns]"))
         return [date[:27].replace("T", " ") for date in dates.tolist()]
 
     return _csv("TIMESTAMP,ContextTokens,GeneratedTokens", stream, times), lost
@@ -195,5 +201,5 @@ def _write_parquet(stream: RequestStream, path: str | Path) -> list[str]:
         ids = pa.LargeListArray.from_arrays(pa.array(stream.prefix.offsets), pa.array(stream.prefix.ids))
         table = table.append_column("prefix_ids", ids)
         table = table.replace_schema_metadata({BLOCK_SIZE_KEY: str(stream.prefix.block_size)})
-    _replace(path, lambda temporary: pq.write_table(table, temporary))
+    replace_file(path, lambda temporary: pq.write_table(table, temporary))
     return []

@@ -31,17 +31,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def kernel(function: F) -> F:
-    """Compile a function that Python calls, with its machine code kept on disk where a folder for that can be written."""
+    """Compile a function that Python calls; its machine code is kept on disk where a folder for that can be written."""
     return cast(F, _compiled(function))
 
 
 def inlined(function: F) -> F:
-    """Compile a function that only kernels call, and melt it into them: to pass it our tuples would cost more than it."""
+    """Compile a function that only kernels call, and melt it into them: passing our tuples would cost more than it."""
     return cast(F, _compiled(function, forceinline=True, no_cpython_wrapper=True))
 
 
 def merged(function: F) -> F:
-    """IR"""
+    """Write a function that is called in one place only into its caller before that is compiled: it compiles once."""
     return cast(F, _compiled(function, inline="always"))
 
 
@@ -1009,33 +1009,34 @@ def digest_row(blocks: Blocks, extents: Extents, run: Run, row: int) -> None:
 
 
 @merged
-def admit(blocks: Blocks, extents: Extents, run: Run) -> None:
-    """Admit from the head of the queue, without skipping, while memory and the caps allow it.
+def admit(blocks: Blocks, extents: Extents, run: Run) -> int:
+    """Admit from the head of the queue, without skipping, while memory and the caps allow it; return who is left there.
 
     A static batch is formed in the same way from what waits now, and padded to its longest prompt.
     """
     clock = run.clock
     longest = 0
-    while True:
-        request = waiting_head(run)
-        if request == NIL:
-            clock[BOUND] = BY_ARRIVALS
-            break
-        if clock[RUNNING] >= clock[MAX_SEQS]:
-            clock[BOUND] = BY_SEQS
-            break
+    bound = BY_ARRIVALS
+    request = waiting_head(run)
+    while request != NIL:
         tokens = run.requests[PROMPT, request] + run.outcome[PROGRESS, request]
         over = clock[DECODING] + clock[PREFILL] + tokens > clock[MAX_BATCHED]
+        if clock[RUNNING] >= clock[MAX_SEQS]:
+            bound = BY_SEQS
+            break
         if over and clock[RUNNING] and not clock[STATIC]:
-            clock[BOUND] = BY_BUDGET
+            bound = BY_BUDGET
             break
         if not seat(blocks, extents, run, request, tokens):
-            clock[BOUND] = BY_MEMORY
+            bound = BY_MEMORY
             break
         clock[PREFILL] += tokens
         longest = max(longest, tokens)
+        request = waiting_head(run)
+    clock[BOUND] = bound
     if clock[STATIC]:
         clock[PREFILL] = clock[RUNNING] * longest
+    return request
 
 
 @merged
@@ -1049,10 +1050,12 @@ def begin(blocks: Blocks, extents: Extents, run: Run) -> int:
     clock[PREFILL] = 0
     if evicted:
         clock[BOUND] = BY_MEMORY
+        request = waiting_head(run)
     elif clock[RUNNING] == 0 or not clock[STATIC]:
         clock[BATCH_END] = 0
-        admit(blocks, extents, run)
-    request = waiting_head(run)
+        request = admit(blocks, extents, run)
+    else:
+        request = waiting_head(run)
     if clock[RUNNING] == 0:
         return IDLE if request == NIL else STALLED
     clock[SETTLED] = UNSETTLED
@@ -1164,10 +1167,12 @@ def leap(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: int) 
     counts = blocks.counts if paged else extents.counts
     size = run.due.shape[1]
     until = min(horizon, clock[EDGE])
-    waiting_head(run)  # passes over rejected requests
     watched = FOREVER
-    if clock[SETTLED] == QUEUE_EMPTY and clock[HEAD] < clock[KNOWN]:
-        watched = run.requests[ARRIVAL, clock[HEAD]]
+    if clock[SETTLED] == QUEUE_EMPTY:
+        if clock[WAITING]:
+            return 0
+        if clock[ARRIVED] < clock[KNOWN]:
+            watched = run.requests[ARRIVAL, clock[ARRIVED]]
     batch, growing = clock[RUNNING], clock[GROWING]
     step = batch if clock[STATIC] else growing
     context = clock[CONTEXT] + clock[PREFILL]

@@ -171,7 +171,8 @@ class Leap:
     def close(self, until: int) -> Accounts:
         """Bring the accounts forward to the end of the run and return them."""
         k.sync(self._blocks, self._extents, self._run)
-        k.accrue(self.setup.allocator.state.counts, self._run, until)
+        paged = self._run.clock[k.PLACED] == k.PAGED
+        k.accrue((self._blocks if paged else self._extents).counts, self._run, until)
         if self._run.clock[k.EDGE] == self._run.clock[k.ACCOUNTED]:
             k.copy_accounts(self._run)
         return _accounts(self._run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from kvsim.errors import ConfigError, unknown
 from kvsim.generate import load_workload
+from kvsim.generate.sessions import Turn
+from kvsim.generate.workload import USERS, generator
 from kvsim.models import Device, Model, default_kv_pool, get_device, get_model, paper_kv_pool
 from kvsim.names import ALLOCATORS
 from kvsim.requests import RequestStream
@@ -17,6 +20,7 @@ from kvsim.traces import read
 from kvsim.units import format_size, parse_size
 
 DEFAULT_BACKLOG = 7200
+DEFAULT_SESSION_SECONDS = 3600.0
 
 Positive = Annotated[int, Field(ge=1)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -166,11 +170,37 @@ class Resolved:
         self._workload = None if scenario.is_file else load_workload(scenario.workload)
         self.backlog = scenario.backlog or (self._workload is not None and self._untimed())
         self._last: tuple[int, RequestStream] | None = None
+        self._check_sessions()
 
     def _untimed(self) -> bool:
         """Whether neither the scenario nor the workload says when requests come."""
         assert self._workload is not None
-        return self.scenario.rate is None and self._workload.rate_per_s is None and self.scenario.duration is None
+        timed = self._workload.rate_per_s is not None or self._workload.sessions is not None
+        return self.scenario.rate is None and not timed and self.scenario.duration is None
+
+    def _check_sessions(self) -> None:
+        if self.closed_loop and (self.scenario.rate is not None or self.scenario.requests is not None):
+            name = self.scenario.workload
+            raise ConfigError(
+                f"workload {name!r} is users in a closed loop: it takes a duration, not a rate or a number"
+            )
+
+    @property
+    def closed_loop(self) -> bool:
+        """Whether requests come from users who wait for answers."""
+        return self._workload is not None and self._workload.sessions is not None and not self.backlog
+
+    @property
+    def session_seconds(self) -> float:
+        """Seconds for which users in a closed loop ask."""
+        return self.scenario.duration or DEFAULT_SESSION_SECONDS
+
+    def users(self, seed: int) -> list[Iterator[Turn]]:
+        """Return what each user of a closed loop does."""
+        assert self._workload is not None
+        sessions = self._workload.sessions
+        assert sessions is not None
+        return [sessions.user(generator(seed, USERS, index)) for index in range(sessions.users)]
 
     def _pool(self) -> tuple[int, str]:
         scenario = self.scenario

@@ -67,7 +67,8 @@ def compare(scenario: Path | None, out: Path | None, as_json: bool, **options: A
     _check_out(out)
     resolved = Resolved(chosen)
     scheduler_for(chosen).sequences(resolved.capacity, resolved.max_model_len)
-    resolved.stream(chosen.seed)  # what is wrong with the input is said before anything heavy is imported
+    if not resolved.closed_loop:
+        resolved.stream(chosen.seed)  # what is wrong with the input is said before anything heavy is imported
     _run(resolved, out, as_json)
 
 
@@ -112,6 +113,7 @@ def progress() -> Callable[[str, int, int, int], None]:
         nonlocal last
         if time.monotonic() - last >= 1:
             last = time.monotonic()
-            click.echo(f"kvsim: {allocator}, seed {seed}: {finished:,} of {total:,} requests", err=True)
+            of = f" of {total:,}" if total else ""
+            click.echo(f"kvsim: {allocator}, seed {seed}: {finished:,}{of} requests", err=True)
 
     return report

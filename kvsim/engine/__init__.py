@@ -7,12 +7,12 @@ iterations in which nothing but growth happens. Their results are the same to th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import simpy
 
 from kvsim.allocators import Allocator, ContiguousAllocator, PagedAllocator
+from kvsim.engine.clients import Clients, session_clients
 from kvsim.engine.leap import Leap, can_leap
 from kvsim.engine.setup import KnownAllocator, Setup, wrapped
 from kvsim.engine.shell import Progress, Server
@@ -23,10 +23,10 @@ from kvsim.requests import NS_PER_S, RequestStream
 from kvsim.results import Requests, Result
 from kvsim.scheduler import Scheduler
 
+__all__ = ["Clients", "Server", "session_clients", "simulate", "steady_marks"]
+
 ENGINES = ("auto", "step", "leap")
 BUDGETS = {"step": 20_000, "leap": 1_000_000}
-
-Clients = Callable[[simpy.Environment, Server], Any]
 
 
 def simulate(
@@ -39,6 +39,7 @@ def simulate(
     backlog: bool = False,
     stop_at_s: float | None = None,
     clients: Clients | None = None,
+    duration_s: float | None = None,
     engine: str = "auto",
     capacity: int | None = None,
     check: int = 0,
@@ -68,6 +69,8 @@ def simulate(
         Simulated seconds after which the run is broken off.
     clients : callable, optional
         ``clients(env, server)`` starts SimPy processes that submit requests (see ``kvsim.engine.shell``).
+    duration_s : float, optional
+        Seconds for which clients submit; what they do from a tenth of it to its end is the steady window.
     engine : {"auto", "step", "leap"}
         ``auto`` takes leap where everything is built in.
     capacity : int, optional
@@ -120,7 +123,10 @@ def simulate(
         observe=observe,
     )
     stop_ns = None if stop_at_s is None else round(stop_at_s * NS_PER_S)
-    setup.marks_ns = steady_marks(setup.stream, stop_ns) if not backlog else []
+    if clients is not None and duration_s is not None:
+        setup.marks_ns = _quarters(0, round(duration_s * NS_PER_S), stop_ns)
+    elif not backlog:
+        setup.marks_ns = steady_marks(setup.stream, stop_ns)
     stepper = _stepper(setup, engine)
     _run(stepper, clients, stop_ns, budget or BUDGETS[stepper.name], progress)
     return _result(setup, stepper, stop_ns)
@@ -130,10 +136,12 @@ def steady_marks(stream: RequestStream, stop_ns: int | None = None) -> list[int]
     """Instants in ns that cut the steady window into quarters: from 10 % of the arrivals' span to the last arrival."""
     if stream.span_ns == 0:
         return []
-    start = int(stream.arrival_ns[0]) + stream.span_ns // 10
-    end = int(stream.arrival_ns[-1])
-    if stop_ns is not None:
-        end = min(end, stop_ns)
+    return _quarters(int(stream.arrival_ns[0]), int(stream.arrival_ns[-1]), stop_ns)
+
+
+def _quarters(first: int, last: int, stop_ns: int | None) -> list[int]:
+    start = first + (last - first) // 10
+    end = last if stop_ns is None else min(last, stop_ns)
     return [start + (end - start) * quarter // 4 for quarter in range(5)] if start < end else []
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import kvsim
 from kvsim.allocators import make_allocator
-from kvsim.engine import simulate
+from kvsim.engine import session_clients, simulate
 from kvsim.intervals import Mean, mean_of
 from kvsim.latency import Affine, latency_for, static_latency_for
-from kvsim.requests import RequestStream
 from kvsim.results import Result
 from kvsim.scenario import Resolved, Scenario
 from kvsim.scheduler import scheduler_for
@@ -120,8 +120,11 @@ class Comparison:
     def condition(self) -> str:
         """Say under which condition the numbers hold."""
         resolved, scenario = self.resolved, self.resolved.scenario
-        requests = f"{len(self.systems[0].results[0].requests):,} requests of {scenario.workload}"
+        name = Path(scenario.workload).name
+        requests = f"{len(self.systems[0].results[0].requests):,} requests of {name}"
         traffic = f"a backlog of {requests}" if resolved.backlog else requests
+        if resolved.closed_loop:
+            traffic = f"users of {name} in a closed loop for {resolved.session_seconds:g} s"
         if scenario.rate is not None:
             traffic += f" at {scenario.rate:g}/s"
         return f"{resolved.model.name} on {resolved.device}, {resolved.capacity:,} slots, {traffic}"
@@ -140,7 +143,13 @@ class Comparison:
         if multiples:
             text += f"; throughput is {' / '.join(f'{m:.2f}' for m in multiples.values())} times that of "
             text += " / ".join(multiples)
+        if self._arrivals_bind():
+            text += ", and no more than the arrivals: paging is not saturated"
         return f"{text} ({self.condition()})."
+
+    def _arrivals_bind(self) -> bool:
+        paged = self.system("paged")
+        return paged is not None and all(result.bound_by == "arrivals" for result in paged.results)
 
 
 def compare(scenario: Scenario | Resolved, progress: Progress | None = None) -> Comparison:
@@ -184,23 +193,22 @@ def run_systems(resolved: Resolved, systems: Sequence[tuple[str, str]], progress
     latency = make_latency(resolved.model, resolved.device)
     results: dict[tuple[str, str], list[Result]] = {pair: [] for pair in systems}
     for seed in range(scenario.seed, scenario.seed + scenario.seeds):
-        stream = resolved.stream(seed)
         for name, placement in systems:
-            report = _reporter(progress, name, seed, len(stream))
-            results[name, placement].append(run_one(resolved, stream, name, placement, latency, report))
+            results[name, placement].append(run_one(resolved, seed, name, placement, latency, progress))
     done = (System(name, rs[0].placement, tuple(rs)) for (name, _), rs in results.items())
-    return Comparison(resolved, tuple(done), latency, stream.notices)
+    notices = () if resolved.closed_loop else resolved.stream(scenario.seed).notices
+    return Comparison(resolved, tuple(done), latency, notices)
 
 
 def run_one(
     resolved: Resolved,
-    stream: RequestStream,
+    seed: int,
     allocator: str,
     placement: str,
     latency: Affine,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Result:
-    """Run one stream of a scenario through one allocator."""
+    """Run one replicate of a scenario through one allocator."""
     scenario = resolved.scenario
     pool = make_allocator(
         allocator,
@@ -210,16 +218,22 @@ def run_one(
         block_size=scenario.block_size,
         placement=placement if placement != "paged" else "buddy",
     )
+    traffic: dict[str, Any]
+    if resolved.closed_loop:
+        seconds = resolved.session_seconds
+        traffic = {"clients": session_clients(resolved.users(seed), seconds), "duration_s": seconds}
+    else:
+        traffic = {"stream": resolved.stream(seed), "backlog": resolved.backlog}
+    total = len(traffic["stream"]) if "stream" in traffic else 0
     return simulate(
-        stream,
-        pool,
+        allocator=pool,
         latency=latency,
         scheduler=scheduler_for(scenario),
         max_model_len=resolved.max_model_len,
-        backlog=resolved.backlog,
         stop_at_s=scenario.stop_at,
         engine=scenario.engine,
-        progress=progress,
+        progress=_reporter(progress, allocator, seed, total),
+        **traffic,
     )
 
 

@@ -31,7 +31,7 @@ def test_wrong_input_is_one_line_and_costs_nothing(tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     wrong = {
         ("--workload", "sharegtp"): "did you mean 'sharegpt'",
-        ("--model", "OPT-31B"): "did you mean 'OPT-13B'",
+        ("--model", "OPT-13"): "did you mean 'OPT-13B'",
         ("--gpu", "A100-40BG"): "did you mean 'A100-40GB'",
         ("--allocator", "page"): "did you mean 'paged'",
         ("--placement", "buddi"): "buddy",

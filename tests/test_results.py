@@ -155,7 +155,8 @@ def test_what_bound_the_batch(options: dict, bound: str) -> None:
 
 
 def test_nothing_measured_is_null() -> None:
-    for stream in (sharegpt(1), RequestStream(*[np.zeros(0, dtype=np.int64)] * 0 or [np.zeros(0, dtype=np.int64)] * 3)):
+    none = np.zeros(0, dtype=np.int64)
+    for stream in (sharegpt(1), RequestStream(none, none, none)):
         summary = run(stream, "paged").summary()
         assert summary["used"] is None
         assert summary["bound_by"] is None

@@ -722,7 +722,8 @@ BOUND, BLOCKED, NUM_COMPLETED, FREE_ROWS = 26, 27, 28, 29
 # clock: timeline and marks
 WIDTH, NUM_BINS_DONE, EDGE, NEXT_MARK, BACKLOG, TARGET = 30, 31, 32, 33, 34, 35
 DIGEST_A, DIGEST_B = 36, 37
-CLOCK_LENGTH = 38
+HEADROOM = 38  # a setting, as KEEP_FREE, in blocks a running sequence
+CLOCK_LENGTH = 39
 
 # what `advance` returns
 PAUSED, SLEEPING, REACHED, COMPLETED, IDLE, STALLED, BEGUN = 0, 1, 2, 3, 4, 5, 6
@@ -736,9 +737,10 @@ NO_BACKLOG, BEFORE_WINDOW, IN_WINDOW, AFTER_WINDOW = 0, 1, 2, 3
 class Run(NamedTuple):
     """A server, its queue and its accounts.
 
-    ``clock`` (38,) scalars; ``latency`` see ``iteration_ns``; ``requests`` (3, n); ``outcome`` (7, n); ``order``
-    (rows,) the running rows by (arrival, index); ``seats`` (5, rows); ``free_rows`` (rows,) a stack; ``preempted`` (rows,) a stack of
-    requests, the earliest on top; ``completed`` (rows,) requests that someone waits for; ``due`` (3, block size);
+    ``clock`` (39,) scalars; ``latency`` see ``iteration_ns``; ``requests`` (3, n); ``outcome`` (7, n); ``order``
+    (rows,) the running rows by (arrival, index); ``seats`` (5, rows); ``free_rows`` (rows,) a stack; ``preempted``
+    (rows,) a stack of requests, the earliest on top; ``completed`` (rows,) requests that someone waits for; ``due`` (3,
+    block size);
     ``account`` (24,) as it stands at ACCOUNTED; ``timeline`` (bins + 1, 24) accounts at multiples of WIDTH; ``marks``
     (m,) times and ``marked`` (m, 24) accounts then.
     """
@@ -1007,7 +1009,8 @@ def seat(blocks: Blocks, extents: Extents, run: Run, request: int, tokens: int) 
     row = run.free_rows[clock[FREE_ROWS] - 1]
     final = run.requests[PROMPT, request] + run.requests[OUTPUT, request] - 1
     if clock[PLACED] == PAGED:
-        verdict = blocks_reserve(blocks, row, tokens, final, clock[KEEP_FREE] if clock[RUNNING] else 0)
+        keep_free = clock[KEEP_FREE] + clock[HEADROOM] * clock[RUNNING] if clock[RUNNING] else 0
+        verdict = blocks_reserve(blocks, row, tokens, final, keep_free)
     else:
         verdict = extents_reserve(extents, row, tokens, final)
     if verdict != OK:

@@ -34,6 +34,7 @@ from kvsim.scenario import Scenario
 NAMES = ("fixed_ns", "sequence_ns", "prefill_ns", "context_ns")
 FITTED_PANELS = {"OPT-13B": ("fig12a", "fig12d"), "OPT-66B": ("fig12b",), "OPT-175B": ("fig12c",)}
 NORM = 6
+LOW_LOAD_WEIGHT = 0.5
 GOAL = Objective({"normalized-latency": 0.5})
 
 
@@ -106,15 +107,20 @@ class Fit:
         """Logarithms of simulated over published, shape (targets,)."""
         return np.log(self.simulated(self.targets, constants) / [target.published for target in self.targets])
 
+    def weighted(self, constants: np.ndarray) -> np.ndarray:
+        """Residuals, those at low load at half their size."""
+        weights = [LOW_LOAD_WEIGHT if target.rate is not None else 1.0 for target in self.targets]
+        return self.residuals(constants) * weights
+
     def norm(self, constants: np.ndarray) -> float:
-        """The 6-norm of the residuals."""
-        return float(np.linalg.norm(self.residuals(constants), ord=NORM))
+        """The 6-norm of the weighted residuals."""
+        return float(np.linalg.norm(self.weighted(constants), ord=NORM))
 
     def run(self) -> None:
         """Minimise the norm and keep the constants."""
 
         def raised(scaled: np.ndarray) -> np.ndarray:
-            residuals = self.residuals(scaled * self.start)
+            residuals = self.weighted(scaled * self.start)
             return np.sign(residuals) * np.abs(residuals) ** (NORM / 2)
 
         guess = np.array([1.4, 2.0, 0.5, 2.0])

@@ -96,6 +96,7 @@ class Leap:
         clock[k.MAX_SEQS] = rows
         clock[k.MAX_BATCHED] = setup.max_batched
         clock[k.KEEP_FREE] = setup.keep_free // (allocator.block_size if isinstance(allocator, PagedAllocator) else 1)
+        clock[k.HEADROOM] = setup.scheduler.headroom
         clock[k.AWAITED] = int(setup.awaited)
         clock[k.DIGESTING] = int(setup.digesting)
         clock[k.NEXT_LAST] = k.FOREVER

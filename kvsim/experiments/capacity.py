@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from kvsim.errors import ConfigError, unknown
 from kvsim.experiments.compare import run_one
-from kvsim.latency import Affine
+from kvsim.latency import Built
 from kvsim.results import Result
 from kvsim.scenario import Resolved, Scenario
 
@@ -159,12 +159,12 @@ def _crossing(low: float, high: float, seen: dict[float, float]) -> float:
     return float(low * (high / low) ** share)
 
 
-def measure_load(scenario: Scenario, allocator: str, rate: float, seed: int, latency: Affine, goal: Objective) -> float:
+def measure_load(scenario: Scenario, allocator: str, rate: float, seed: int, latency: Built, goal: Objective) -> float:
     """Run one replicate of a scenario at a rate through an allocator and return its load."""
     return goal.load(run_at(scenario, allocator, rate, seed, latency))
 
 
-def run_at(scenario: Scenario, allocator: str, rate: float, seed: int, latency: Affine) -> Result:
+def run_at(scenario: Scenario, allocator: str, rate: float, seed: int, latency: Built) -> Result:
     """Run one replicate of a scenario at a rate; an hour of traffic where the scenario does not say how much."""
     duration = scenario.duration
     if duration is None and scenario.requests is None:
@@ -178,7 +178,7 @@ def knee_of(
     scenario: Scenario,
     allocator: str,
     seed: int,
-    latency: Affine,
+    latency: Built,
     goal: Objective,
     *,
     start: float = 1.0,

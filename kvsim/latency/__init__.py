@@ -8,6 +8,8 @@ compiled engine; a model of the user's own runs in the step engine.
 
 from kvsim.latency.affine import Affine
 from kvsim.latency.base import LatencyModel
+from kvsim.latency.built import Built
+from kvsim.latency.chosen import CHOICES, latency_of
 from kvsim.latency.fitted import (
     BANDWIDTH_EFFICIENCY,
     FLOPS_EFFICIENCY,
@@ -15,23 +17,27 @@ from kvsim.latency.fitted import (
     latency_for,
     static_latency_for,
 )
+from kvsim.latency.kernel import KernelTable, kernel_table, with_kernel
 from kvsim.latency.measured import Measured, read_step_times
 from kvsim.latency.roofline import Roofline, roofline, with_compute_bound
 
-Built = Affine | Roofline | Measured  # what the compiled engine knows
-
 __all__ = [
     "BANDWIDTH_EFFICIENCY",
+    "CHOICES",
     "FLOPS_EFFICIENCY",
     "Affine",
     "Built",
+    "KernelTable",
     "LatencyModel",
     "Measured",
     "Roofline",
     "derived",
+    "kernel_table",
     "latency_for",
+    "latency_of",
     "read_step_times",
     "roofline",
     "static_latency_for",
     "with_compute_bound",
+    "with_kernel",
 ]

@@ -12,7 +12,16 @@ BANDWIDTH_EFFICIENCY = 0.9
 
 # (model, device) -> what benchmarks/calibration/fit_latency.py prints; fitted to the contiguous baselines of the vLLM
 # paper's Figures 12a and 12d, never to what paging does there
-_FITTED: dict[tuple[str, str], Affine] = {}
+_FITTED: dict[tuple[str, str], Affine] = {
+    ("OPT-13B", "A100-40GB"): Affine(
+        fixed_ns=26_628_284.4,
+        sequence_ns=290_661.3,
+        prefill_ns=34_024.0,
+        context_ns=1_613.9,
+        origin="fitted",
+        source="low load and rates at 0.5 s/token of max, pow2, oracle in the vLLM paper's Figures 12a and 12d",
+    ),
+}
 
 
 def derived(model: Model, device: Device) -> Affine:

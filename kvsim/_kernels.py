@@ -83,10 +83,57 @@ def reservation(kind: int, num_tokens: int, final_tokens: int, max_model_len: in
     return num_tokens
 
 
+# Kinds of latency models: the first of their parameters. What follows it is
+#   AFFINE    ns: fixed, a sequence, a prefill token, a context token
+#   ROOFLINE  the same four, then ns to read the weights and ns to compute a token
+#   MEASURED  lengths of the axes batch, prefill and context; the axes; times in ns, in C order
+AFFINE, ROOFLINE, MEASURED = 0, 1, 2
+
+
 @kernel
 def iteration_ns(latency: npt.NDArray[np.float64], batch: int, prefill: int, context: int) -> np.int64:
     """Length of an iteration: the one place where both steppers get it from, so that they agree to the bit."""
-    return np.int64(np.rint(latency[0] + latency[1] * batch + latency[2] * prefill + latency[3] * context))
+    if latency[0] == MEASURED:
+        return np.int64(np.rint(max(measured_ns(latency, batch, prefill, context), 1.0)))
+    ns = latency[1] + latency[2] * batch + latency[3] * prefill + latency[4] * context
+    if latency[0] == ROOFLINE:
+        ns += max(latency[5], latency[6] * (batch + prefill))
+    return np.int64(np.rint(ns))
+
+
+@kernel
+def measured_ns(latency: npt.NDArray[np.float64], batch: int, prefill: int, context: int) -> float:
+    """Trilinear interpolation in a grid of step times, continued on from its last two points."""
+    nb, np_, nc = int(latency[1]), int(latency[2]), int(latency[3])
+    b, share_b = place_on_axis(latency, 4, nb, batch)
+    p, share_p = place_on_axis(latency, 4 + nb, np_, prefill)
+    c, share_c = place_on_axis(latency, 4 + nb + np_, nc, context)
+    first = 4 + nb + np_ + nc
+    ns = 0.0
+    for corner in range(8):
+        ib, ip, ic = corner >> 2, (corner >> 1) & 1, corner & 1
+        weight = share_b if ib else 1.0 - share_b
+        weight *= share_p if ip else 1.0 - share_p
+        weight *= share_c if ic else 1.0 - share_c
+        if weight != 0.0:
+            ns += weight * latency[first + ((b + ib) * np_ + p + ip) * nc + c + ic]
+    return ns
+
+
+@kernel
+def place_on_axis(latency: npt.NDArray[np.float64], first: int, length: int, value: int) -> tuple[int, float]:
+    """Cell of an axis that a value lies in, or is nearest to, and how far in it; 0, 0 on an axis of one point."""
+    if length == 1:
+        return 0, 0.0
+    low, high = 0, length - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if latency[first + middle] <= value:
+            low = middle
+        else:
+            high = middle
+    start, end = latency[first + low], latency[first + low + 1]
+    return low, (value - start) / (end - start)
 
 
 @kernel
@@ -675,7 +722,8 @@ BOUND, BLOCKED, NUM_COMPLETED, FREE_ROWS = 26, 27, 28, 29
 # clock: timeline and marks
 WIDTH, NUM_BINS_DONE, EDGE, NEXT_MARK, BACKLOG, TARGET = 30, 31, 32, 33, 34, 35
 DIGEST_A, DIGEST_B = 36, 37
-CLOCK_LENGTH = 38
+HEADROOM = 38  # a setting, as KEEP_FREE, in blocks a running sequence
+CLOCK_LENGTH = 39
 
 # what `advance` returns
 PAUSED, SLEEPING, REACHED, COMPLETED, IDLE, STALLED, BEGUN = 0, 1, 2, 3, 4, 5, 6
@@ -689,9 +737,10 @@ NO_BACKLOG, BEFORE_WINDOW, IN_WINDOW, AFTER_WINDOW = 0, 1, 2, 3
 class Run(NamedTuple):
     """A server, its queue and its accounts.
 
-    ``clock`` (38,) scalars; ``latency`` (4,) ns; ``requests`` (3, n); ``outcome`` (7, n); ``order`` (rows,) the running
-    rows by (arrival, index); ``seats`` (5, rows); ``free_rows`` (rows,) a stack; ``preempted`` (rows,) a stack of
-    requests, the earliest on top; ``completed`` (rows,) requests that someone waits for; ``due`` (3, block size);
+    ``clock`` (39,) scalars; ``latency`` see ``iteration_ns``; ``requests`` (3, n); ``outcome`` (7, n); ``order``
+    (rows,) the running rows by (arrival, index); ``seats`` (5, rows); ``free_rows`` (rows,) a stack; ``preempted``
+    (rows,) a stack of requests, the earliest on top; ``completed`` (rows,) requests that someone waits for; ``due`` (3,
+    block size);
     ``account`` (24,) as it stands at ACCOUNTED; ``timeline`` (bins + 1, 24) accounts at multiples of WIDTH; ``marks``
     (m,) times and ``marked`` (m, 24) accounts then.
     """
@@ -960,7 +1009,8 @@ def seat(blocks: Blocks, extents: Extents, run: Run, request: int, tokens: int) 
     row = run.free_rows[clock[FREE_ROWS] - 1]
     final = run.requests[PROMPT, request] + run.requests[OUTPUT, request] - 1
     if clock[PLACED] == PAGED:
-        verdict = blocks_reserve(blocks, row, tokens, final, clock[KEEP_FREE] if clock[RUNNING] else 0)
+        keep_free = clock[KEEP_FREE] + clock[HEADROOM] * clock[RUNNING] if clock[RUNNING] else 0
+        verdict = blocks_reserve(blocks, row, tokens, final, keep_free)
     else:
         verdict = extents_reserve(extents, row, tokens, final)
     if verdict != OK:

@@ -67,6 +67,12 @@ class Scenario(BaseModel):
         When requests run. ``static`` serves ``max`` only.
     static_batch : int, optional
         Most requests in a static batch.
+    headroom : int
+        Blocks kept free at admission for every sequence that runs already; the paper tells of none.
+    latency : str
+        How long an iteration lasts: a name of ``kvsim.latency.CHOICES``, or a CSV file of step times.
+    kernel_table : str, optional
+        What a block size costs in the attention kernel: ``figure-18``, or a CSV file of factors. Nothing if not given.
     engine : {"auto", "step", "leap"}
         What runs the iterations; results do not depend on it.
     seed : int
@@ -96,6 +102,9 @@ class Scenario(BaseModel):
     watermark: Annotated[float, Field(ge=0, lt=1)] = 0.01
     scheduler: Literal["paper", "static"] = "paper"
     static_batch: Positive | None = None
+    headroom: Annotated[int, Field(ge=0)] = 0
+    latency: str = "affine"
+    kernel_table: str | None = None
     engine: Literal["auto", "step", "leap"] = "auto"
     seed: Annotated[int, Field(ge=0)] = 0
     seeds: Positive = 1

@@ -53,6 +53,7 @@ def scheduler_for(scenario: Scenario) -> Scheduler:
         max_num_seqs=scenario.max_num_seqs,
         max_num_batched_tokens=scenario.max_num_batched_tokens,
         watermark=scenario.watermark,
+        headroom=scenario.headroom,
         static_batch=scenario.static_batch,
     )
 
@@ -74,6 +75,8 @@ class Scheduler:
         max(2560, max_model_len).
     watermark : float
         Share of the blocks kept free at admission.
+    headroom : int
+        Blocks kept free at admission for every sequence that runs already, on top of the watermark.
     static_batch : int or None
         Most requests in a static batch. ``None``: as many as fit at the maximum length.
     victim : callable
@@ -89,6 +92,7 @@ class Scheduler:
     max_num_seqs: int = 256
     max_num_batched_tokens: int | None = None
     watermark: float = 0.01
+    headroom: int = 0
     static_batch: int | None = None
     victim: VictimPolicy = latest
 
@@ -97,6 +101,8 @@ class Scheduler:
             raise unknown("scheduler", self.name, SCHEDULERS)
         if not (math.isfinite(self.watermark) and 0 <= self.watermark < 1):
             raise ConfigError(f"watermark is {self.watermark}; a share from 0 to below 1 is expected")
+        if not 0 <= self.headroom < 2**31:
+            raise ConfigError(f"headroom is {self.headroom}; 0 blocks or more are expected")
         for field in ("max_num_seqs", "max_num_batched_tokens", "static_batch"):
             value = getattr(self, field)
             if value is not None and value < 1:

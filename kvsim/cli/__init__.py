@@ -19,6 +19,7 @@ from kvsim.errors import KvsimError, unknown
 COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("compare", "The same requests through several allocators: where the memory goes, what it costs."),
     "memory": ("memory", "Weights, KV cache, what fits a device, and what training needs."),
+    "sweep": ("sweep", "Every combination of settings, every seed: a tidy table that can be resumed."),
     "trace": ("trace", "Look at request traces, convert them, fit workloads to them, draw streams."),
     "workloads": ("workloads", "What there is to serve, with the means of each."),
 }

@@ -18,7 +18,7 @@ from kvsim.engine.setup import KnownAllocator, Setup, wrapped
 from kvsim.engine.shell import Progress, Server
 from kvsim.engine.step import Step
 from kvsim.errors import ConfigError, InvariantError, unknown
-from kvsim.latency import Affine, LatencyModel
+from kvsim.latency import Built, LatencyModel
 from kvsim.requests import NS_PER_S, RequestStream
 from kvsim.results import Requests, Result
 from kvsim.scheduler import Scheduler
@@ -180,7 +180,7 @@ def _result(setup: Setup, stepper: Step | Leap, stop_ns: int | None) -> Result:
         placement=allocator.placement,
         scheduler=scheduler.name,
         engine=stepper.name,
-        latency=setup.latency.describe() if isinstance(setup.latency, Affine) else _title(setup.latency),
+        latency=setup.latency.describe() if isinstance(setup.latency, Built) else _title(setup.latency),
         capacity=allocator.capacity,
         lost=allocator.lost_slots,
         requests=Requests(arrival, prompt, output, admission, first_token, finish, preemptions, recomputed, status),

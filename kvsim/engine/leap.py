@@ -12,7 +12,7 @@ from kvsim.allocators import ContiguousAllocator, PagedAllocator
 from kvsim.engine.keeper import FIRST_WIDTH_NS
 from kvsim.engine.setup import Setup
 from kvsim.errors import ConfigError, StalledError
-from kvsim.latency import Affine
+from kvsim.latency import Built
 from kvsim.requests import IntArray
 from kvsim.scheduler import latest
 
@@ -21,7 +21,7 @@ def can_leap(setup: Setup) -> str | None:
     """Return why a run needs the step engine, or None if it does not."""
     if not isinstance(setup.allocator, PagedAllocator | ContiguousAllocator):
         return "the allocator is not built in"
-    if not isinstance(setup.latency, Affine):
+    if not isinstance(setup.latency, Built):
         return "the latency model is not built in"
     if setup.scheduler.victim is not latest:
         return "the victim policy is not built in"
@@ -50,7 +50,7 @@ class Leap:
         reason = can_leap(setup)
         if reason is not None:
             raise ConfigError(f"engine 'leap' cannot run this: {reason}; use 'step' or 'auto'")
-        assert isinstance(setup.latency, Affine)
+        assert isinstance(setup.latency, Built)
         self.setup = setup
         allocator = setup.allocator
         self._blocks = allocator.state if isinstance(allocator, PagedAllocator) else _no_blocks()
@@ -63,7 +63,7 @@ class Leap:
         marks = setup.marks_ns or ([k.FOREVER] * 2 if setup.backlog else [])
         self._run = k.Run(
             clock=np.zeros(k.CLOCK_LENGTH, dtype=np.int64),
-            latency=setup.latency.constants,
+            latency=setup.latency.parameters,
             requests=np.array([stream.arrival_ns, stream.prompt, stream.output], dtype=np.int64).reshape(3, -1),
             outcome=outcome,
             order=np.zeros(rows, dtype=np.int64),
@@ -96,6 +96,7 @@ class Leap:
         clock[k.MAX_SEQS] = rows
         clock[k.MAX_BATCHED] = setup.max_batched
         clock[k.KEEP_FREE] = setup.keep_free // (allocator.block_size if isinstance(allocator, PagedAllocator) else 1)
+        clock[k.HEADROOM] = setup.scheduler.headroom
         clock[k.AWAITED] = int(setup.awaited)
         clock[k.DIGESTING] = int(setup.digesting)
         clock[k.NEXT_LAST] = k.FOREVER

@@ -80,6 +80,13 @@ class Setup:
             return 0
         return self.scheduler.kept_free(self.allocator.capacity, self.allocator.block_size)
 
+    @property
+    def headroom(self) -> int:
+        """Slots kept free at admission for every sequence that runs already."""
+        if isinstance(self.allocator, ContiguousAllocator):
+            return 0
+        return self.scheduler.headroom * self.allocator.block_size
+
     def statuses(self) -> IntArray:
         """Status of every request on arrival, shape (n,): pending, or rejected and why."""
         stream = self.stream

@@ -89,6 +89,7 @@ class Step:
         self._target = -(-self.status.count(k.PENDING) // 10)
         self._max_seqs, self._max_batched = setup.max_seqs, setup.max_batched
         self._keep_free = setup.keep_free
+        self._headroom = setup.headroom
         self._rows: IntArray | None = None
         self._static = setup.scheduler.is_static
 
@@ -270,7 +271,8 @@ class Step:
         """Admit a request if there is memory for it."""
         row = self.free_rows[-1]
         final = self.prompt[request] + self.output[request] - 1
-        keep_free = self._keep_free if self.running else 0
+        running = len(self.running)
+        keep_free = self._keep_free + self._headroom * running if running else 0
         if self.allocator.reserve(row, tokens, final, keep_free) != OK:
             return False
         self.free_rows.pop()

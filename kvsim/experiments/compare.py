@@ -11,7 +11,7 @@ import kvsim
 from kvsim.allocators import make_allocator
 from kvsim.engine import session_clients, simulate
 from kvsim.intervals import Mean, mean_of
-from kvsim.latency import Affine, latency_for, static_latency_for
+from kvsim.latency import Built, latency_of, with_kernel
 from kvsim.results import Result
 from kvsim.scenario import Resolved, Scenario
 from kvsim.scheduler import scheduler_for
@@ -72,7 +72,7 @@ class Comparison:
         The scenario, with its defaults filled in.
     systems : tuple of System
         One an allocator.
-    latency : Affine
+    latency : Built
         The latency model of all of them.
     notices : tuple of str
         What the reader of the trace had to say.
@@ -80,7 +80,7 @@ class Comparison:
 
     resolved: Resolved
     systems: tuple[System, ...]
-    latency: Affine
+    latency: Built
     notices: tuple[str, ...] = ()
 
     def system(self, allocator: str) -> System | None:
@@ -189,8 +189,7 @@ def waterfall(comparison: Comparison, progress: Progress | None = None) -> Compa
 def run_systems(resolved: Resolved, systems: Sequence[tuple[str, str]], progress: Progress | None = None) -> Comparison:
     """Run the replicates of a scenario through (allocator, placement) pairs."""
     scenario = resolved.scenario
-    make_latency = static_latency_for if scenario.scheduler == "static" else latency_for
-    latency = make_latency(resolved.model, resolved.device)
+    latency = latency_of(resolved)
     results: dict[tuple[str, str], list[Result]] = {pair: [] for pair in systems}
     for seed in range(scenario.seed, scenario.seed + scenario.seeds):
         for name, placement in systems:
@@ -205,7 +204,7 @@ def run_one(
     seed: int,
     allocator: str,
     placement: str,
-    latency: Affine,
+    latency: Built,
     progress: Progress | None = None,
 ) -> Result:
     """Run one replicate of a scenario through one allocator."""
@@ -227,7 +226,7 @@ def run_one(
     total = len(traffic["stream"]) if "stream" in traffic else 0
     return simulate(
         allocator=pool,
-        latency=latency,
+        latency=with_kernel(latency, scenario, allocator),
         scheduler=scheduler_for(scenario),
         max_model_len=resolved.max_model_len,
         stop_at_s=scenario.stop_at,

@@ -1,0 +1,199 @@
+"""Every combination of settings, every seed: a tidy table.
+
+A *cell* is a combination of the varied settings with one allocator; a row of the table is a cell and a seed. Cells draw
+the same requests from the same seed, so their differences are paired. Rows do not say when or how fast they were
+computed: whoever computes them, and however often he is interrupted, the table is the same to the byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kvsim
+from kvsim.errors import ConfigError, KvsimError, unknown
+from kvsim.experiments.compare import run_one
+from kvsim.experiments.table import Table
+from kvsim.experiments.workers import Workers, run_units
+from kvsim.latency import latency_of
+from kvsim.results import REJECTED, Result
+from kvsim.scenario import Resolved, Scenario, make_scenario
+from kvsim.store import Store
+
+NOT_VARIED = {"seed": "seeds are replicates: say how many with --seeds", "seeds": "say how many with --seeds"}
+MOST_CELLS = 1_000_000
+DONE, FAILED = "done", "failed"
+
+# columns of settings that every row has, besides the scenario's own
+FILLED_IN = ("max_model_len", "capacity", "slot_bytes")
+SPREADS = ("ttft_s", "tpot_s")
+REASONS = {text: f"rejected_{text.replace(' ', '_')}" for text in REJECTED.values()}
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A row to be computed: a scenario with one allocator and one seed."""
+
+    scenario: Scenario
+
+    @property
+    def allocator(self) -> str:
+        """The only allocator."""
+        return self.scenario.allocator[0]
+
+
+def plan(scenario: Scenario, vary: Mapping[str, Sequence[Any]], where: str = "--vary") -> list[Unit]:
+    """Return the rows of a sweep, seeds innermost.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What is not varied. Its allocators are varied if ``vary`` does not name others.
+    vary : mapping
+        Field of a scenario -> values.
+    where : str
+        What to begin an error with.
+
+    Raises
+    ------
+    ConfigError
+        A field is not known (the nearest is named) or cannot be varied, a value cannot be meant, or there are too many.
+    """
+    for field, values in vary.items():
+        if field in NOT_VARIED:
+            raise ConfigError(f"{where} {field}: {NOT_VARIED[field]}")
+        if field not in Scenario.model_fields:
+            raise ConfigError(f"{where}: {unknown('setting', field, Scenario.model_fields)}")
+        if not values or len(set(map(str, values))) < len(values):
+            raise ConfigError(f"{where} {field}: different values are expected, at least one")
+    axes = dict(vary) if "allocator" in vary else {**vary, "allocator": scenario.allocator}
+    count = scenario.seeds
+    for values in axes.values():
+        count *= len(values)
+    if count > MOST_CELLS:
+        raise ConfigError(f"{where}: {count:,} simulations are too many; at most {MOST_CELLS:,}")
+    units: list[Unit] = []
+    for combination in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, combination, strict=True))
+        chosen["allocator"] = [chosen["allocator"]]
+        settings = scenario.model_dump(exclude_unset=True) | chosen
+        cell = make_scenario(settings, where)
+        seeds = range(scenario.seed, scenario.seed + scenario.seeds)
+        units += [Unit(cell.model_copy(update={"seed": seed, "seeds": 1})) for seed in seeds]
+    return units
+
+
+def key_of(unit: Unit) -> str:
+    """Return a hash of everything that a row depends on: resolved settings, files, and the version of kvsim."""
+    scenario = unit.scenario
+    parts: dict[str, Any] = {"version": kvsim.__version__, "settings": scenario.model_dump(exclude={"engine"})}
+    try:
+        resolved = Resolved(scenario)
+    except KvsimError as error:
+        parts["unresolved"] = str(error)
+    else:
+        parts["resolved"] = resolved.describe()
+        parts["model"], parts["device"] = repr(resolved.model), repr(resolved.device)
+    for name in (scenario.workload, scenario.latency, scenario.kernel_table):
+        if name is not None and Path(name).is_file():
+            parts[f"file {name}"] = hashlib.sha256(Path(name).read_bytes()).hexdigest()
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def run_unit(unit: Unit) -> dict[str, Any]:
+    """Compute a row. What goes wrong is written into it, and does not stop the others."""
+    scenario = unit.scenario
+    row: dict[str, Any] = scenario.model_dump(exclude={"seeds", "engine"}) | {"allocator": unit.allocator}
+    try:
+        resolved = Resolved(scenario)
+        row |= {name: value for name, value in resolved.describe().items() if name in FILLED_IN or name == "backlog"}
+        latency = latency_of(resolved)
+        result = run_one(resolved, scenario.seed, unit.allocator, scenario.placement, latency)
+        return row | {"status": DONE, "error": None} | measures(result)
+    except Exception as error:
+        return row | {"status": FAILED, "error": _in_one_line(error)}
+
+
+def _in_one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if isinstance(error, KvsimError) else f"{type(error).__name__}: {text}"
+
+
+def measures(result: Result) -> dict[str, Any]:
+    """Return the summary of a run as one flat row."""
+    summary = result.summary()
+    row = {name: summary[name] for name in summary if name not in (*SPREADS, "rejected", "window_s", "engine")}
+    for name in SPREADS:
+        for statistic, value in summary[name].items():
+            row[f"{name.removesuffix('_s')}_{statistic}_s"] = value
+    row["rejected"] = sum(summary["rejected"].values())
+    for reason, column in REASONS.items():
+        row[column] = summary["rejected"].get(reason, 0)
+    row["window_start_s"], row["window_end_s"] = summary["window_s"] or (None, None)
+    return row
+
+
+def sweep(
+    scenario: Scenario,
+    vary: Mapping[str, Sequence[Any]],
+    *,
+    workers: Workers | None = None,
+    store: Store | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Table:
+    """Run every combination of settings with every seed.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        What is not varied.
+    vary : mapping
+        Field of a scenario -> values.
+    workers : Workers, optional
+        Who runs them; this process by default.
+    store : Store, optional
+        Rows are written there as they finish, and not computed again if they are there (failed ones are).
+    progress : callable, optional
+        Called with (rows that are there, rows).
+
+    Returns
+    -------
+    Table
+        A row a cell and seed, in the order of the plan.
+
+    Raises
+    ------
+    ConfigError
+        The sweep cannot be meant.
+    """
+    units = plan(scenario, vary)
+    keys = [key_of(unit) for unit in units] if store else []
+    known = store.get(keys) if store else {}
+    rows: dict[int, dict[str, Any]] = {
+        position: known[key] for position, key in enumerate(keys) if key in known and known[key]["status"] == DONE
+    }
+    left = [position for position in range(len(units)) if position not in rows]
+
+    def done(index: int, row: dict[str, Any]) -> None:
+        position = left[index]
+        rows[position] = row
+        if store:
+            store.put(keys[position], row)
+        if progress:
+            progress(len(rows), len(units))
+
+    def died(index: int, error: KvsimError) -> None:
+        unit = units[left[index]]
+        settings = unit.scenario.model_dump(exclude={"seeds", "engine"}) | {"allocator": unit.allocator}
+        done(index, settings | {"status": FAILED, "error": str(error)})
+
+    if progress:
+        progress(len(rows), len(units))
+    run_units(run_unit, [units[position] for position in left], workers or Workers(), done, died)
+    varied = [field for field in vary if field != "allocator"]
+    return Table([rows[position] for position in range(len(units))], [*varied, "allocator"])

@@ -1,0 +1,44 @@
+"""The latency model that a scenario names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvsim.errors import ConfigError, unknown
+from kvsim.latency.built import Built
+from kvsim.latency.fitted import derived, latency_for, static_latency_for
+from kvsim.latency.measured import read_step_times
+from kvsim.latency.roofline import roofline, with_compute_bound
+
+if TYPE_CHECKING:
+    from kvsim.scenario import Resolved
+
+# affine: fitted constants where there are some for model and device, derived ones elsewhere; derived: always those;
+# compute-bound: affine, but no faster than the device computes; roofline: from model and device alone
+CHOICES = ("affine", "derived", "compute-bound", "roofline")
+
+
+def latency_of(resolved: Resolved) -> Built:
+    """Return the latency model of a scenario.
+
+    Raises
+    ------
+    ConfigError, TraceError
+        The name is unknown, the file cannot be read, or the static scheduler is asked for a model that it has not.
+    """
+    name, model, device = resolved.scenario.latency, resolved.model, resolved.device
+    if Path(name).suffix.casefold() == ".csv":
+        return read_step_times(name)
+    if name not in CHOICES:
+        raise ConfigError(f"{unknown('latency model', name, CHOICES)}, or a CSV file of step times")
+    if resolved.scenario.scheduler == "static":
+        if name != "affine":
+            raise ConfigError(f"latency model {name!r}: the static scheduler has constants of its own, or a CSV file")
+        return static_latency_for(model, device)
+    if name == "roofline":
+        return roofline(model, device)
+    if name == "derived":
+        return derived(model, device)
+    affine = latency_for(model, device)
+    return affine if name == "affine" else with_compute_bound(affine, model, device)

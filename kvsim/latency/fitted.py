@@ -1,0 +1,73 @@
+"""Constants of the affine model for pairs of model and device: fitted where there is something to fit to."""
+
+from __future__ import annotations
+
+from kvsim.latency.affine import Affine
+from kvsim.models import Device, Model
+
+# Share of the peak that a good engine reaches, from measured FasterTransformer runs of a 13 B model on an A100-40GB
+# (prefill of 512 tokens 63.17 ms, decode 22.0 ms; the pair 0.7 / 0.9 gives 62.15 and 18.97 ms).
+FLOPS_EFFICIENCY = 0.7
+BANDWIDTH_EFFICIENCY = 0.9
+
+# (model, device) -> what benchmarks/calibration/fit_latency.py prints; fitted to the contiguous baselines of the vLLM
+# paper's Figures 12a and 12d, never to what paging does there
+_FITTED: dict[tuple[str, str], Affine] = {
+    ("OPT-13B", "A100-40GB"): Affine(
+        fixed_ns=26_628_284.4,
+        sequence_ns=290_661.3,
+        prefill_ns=34_024.0,
+        context_ns=1_613.9,
+        origin="fitted",
+        source="low load and rates at 0.5 s/token of max, pow2, oracle in the vLLM paper's Figures 12a and 12d",
+    ),
+}
+
+
+def derived(model: Model, device: Device) -> Affine:
+    """Derive the constants of a model on a device from weights, bandwidth, FLOPs and KV bytes.
+
+    Every iteration reads the weights once; a token costs 2 FLOPs a parameter; a context token is read once.
+
+    Parameters
+    ----------
+    model, device : Model, Device
+        With 16-bit weights, spread evenly over ``device.count`` devices.
+    """
+    bandwidth = device.bandwidth_bytes_per_s * device.count * BANDWIDTH_EFFICIENCY / 1e9
+    flops = device.flops_per_s * device.count * FLOPS_EFFICIENCY / 1e9
+    token_ns = 2 * model.parameters / flops
+    return Affine(
+        fixed_ns=model.weights_bytes() / bandwidth,
+        sequence_ns=token_ns,
+        prefill_ns=token_ns,
+        context_ns=model.kv_bytes_per_token() / bandwidth,
+        origin="derived",
+        source=f"weights, bandwidth, FLOPs and KV bytes of {model.name} on {device}",
+    )
+
+
+def latency_for(model: Model, device: Device) -> Affine:
+    """Return the fitted constants of a model on a device where there are some, and derived ones elsewhere."""
+    return _FITTED.get((model.name, str(device))) or derived(model, device)
+
+
+def static_latency_for(model: Model, device: Device) -> Affine:
+    """Return the constants of the static scheduler's engine (FasterTransformer).
+
+    For a 13 B model on an A100-40GB they come from measured times at batch 1: 63.17 ms for a prefill of 512 tokens,
+    22.0 ms for a decode step (llm-analysis, after a public FasterTransformer benchmark). Elsewhere they are derived.
+    """
+    if (model.name, str(device)) != ("OPT-13B", "A100-40GB"):
+        return derived(model, device)
+    base = derived(model, device)
+    context_ns = base.context_ns
+    fixed_ns = 22.0e6 - base.sequence_ns - 512 * context_ns
+    return Affine(
+        fixed_ns=fixed_ns,
+        sequence_ns=base.sequence_ns,
+        prefill_ns=(63.17e6 - fixed_ns - base.sequence_ns) / 512,
+        context_ns=context_ns,
+        origin="derived",
+        source="FasterTransformer at batch 1: prefill of 512 tokens 63.17 ms, decode 22.0 ms; the rest as for any pair",
+    )

@@ -18,7 +18,9 @@ from kvsim.errors import KvsimError, unknown
 # command -> (module of this package, line for `kvsim --help`); the module is imported only when the command runs
 COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("compare", "The same requests through several allocators: where the memory goes, what it costs."),
+    "lesson": ("lesson", "A page on which paging is seen: memory beside memory, step by step."),
     "memory": ("memory", "Weights, KV cache, what fits a device, and what training needs."),
+    "quiz": ("quiz", "Seeded questions on KV-cache memory, with their working; sheets to print."),
     "trace": ("trace", "Look at request traces, convert them, fit workloads to them, draw streams."),
     "workloads": ("workloads", "What there is to serve, with the means of each."),
 }

@@ -6,7 +6,7 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 
-from kvsim.errors import unknown
+from kvsim.errors import ConfigError
 
 LANGUAGES = {"en": "English", "fa": "فارسی"}
 RIGHT_TO_LEFT = ("fa",)
@@ -29,7 +29,7 @@ def check_language(lang: str) -> str:
         The language is unknown.
     """
     if lang not in LANGUAGES:
-        raise unknown("language", lang, LANGUAGES)
+        raise ConfigError(f"unknown language {lang!r}; known: {', '.join(LANGUAGES)}")
     return lang
 
 

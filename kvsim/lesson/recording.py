@@ -7,6 +7,7 @@ the same picture as the step forward.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -236,10 +237,13 @@ class Recorder:
     ----------
     most_steps : int
         Steps after which the run is too long to draw.
+    observe : callable, optional
+        Called with the step engine after each of its iterations has been taken down.
     """
 
-    def __init__(self, most_steps: int = MAX_STEPS) -> None:
+    def __init__(self, most_steps: int = MAX_STEPS, observe: Callable[[Step], None] | None = None) -> None:
         self.most_steps = most_steps
+        self._observe = observe
         self.starts_ns: list[int] = []
         self.stays: list[Stay] = []
         self.ledgers: list[Ledger] = []
@@ -265,6 +269,8 @@ class Recorder:
         totals = Totals(*step.rates, *[0] * 10)
         self.ledgers.append(ledger(totals, capacity=step.allocator.capacity, lost=step.allocator.lost_slots))
         self.blocked.append(step.rates[4] > 0)
+        if self._observe is not None:
+            self._observe(step)
 
     def close(self) -> None:
         """Take down the rest after the last iteration, if the run came to its end."""
@@ -415,6 +421,7 @@ def record(
     stop_at_s: float | None = None,
     most_steps: int = MAX_STEPS,
     check: int = 0,
+    observe: Callable[[Step], None] | None = None,
 ) -> Recording:
     """Run requests through an allocator with the step engine and keep every step.
 
@@ -430,6 +437,8 @@ def record(
         As in ``simulate``.
     most_steps : int
         Steps after which the run is too long to draw.
+    observe : callable, optional
+        Called with the step engine after each of its iterations has been taken down.
 
     Raises
     ------
@@ -444,7 +453,7 @@ def record(
         raise ConfigError(f"{allocator.capacity:,} slots are too many to draw: at most {MAX_SLOTS:,}; lower the pool")
     if len(stream) > MAX_REQUESTS:
         raise ConfigError(f"{len(stream):,} requests are too many to draw: at most {MAX_REQUESTS:,}; lower requests")
-    recorder = Recorder(most_steps)
+    recorder = Recorder(most_steps, observe)
     result = simulate(
         stream,
         allocator,

@@ -20,13 +20,14 @@ WIDTH = 16
 def extent(rng: np.random.Generator, seed: int) -> Question:
     """Ask which extent buddy, first-fit or best-fit takes."""
     placement = CONTIGUOUS[int(rng.integers(0, len(CONTIGUOUS)))]
-    capacity = int(rng.integers(3, 9)) * 8
+    capacity = int(rng.integers(5, 11)) * 8
     pool = ContiguousAllocator(capacity, placement, reservation="oracle", max_model_len=capacity, num_rows=17)
     rows = [row for row in range(1, 17) if _reserve(pool, row, int(rng.integers(1, 13)))]
     for row in rng.permutation(rows)[: 1 + len(rows) // 2].tolist():
         pool.free(row)
     free = pool.free_extents()
-    size = int(rng.integers(1, pool.largest_free + 3))
+    # about as long as one of the pieces, so that it matters which is taken
+    size = max(1, free[int(rng.integers(0, len(free)))][1] + int(rng.integers(-2, 2)))
     picture = _extents_picture(pool, [row for row in rows if pool.held(row)])
     taken = _reserve(pool, 0, size)
     start, held = pool.extent(0)

@@ -161,6 +161,7 @@ function translate() {
     node.title = say(node.dataset.title);
     node.setAttribute("aria-label", node.title);
   }
+  for (const node of document.querySelectorAll("[data-label]")) node.setAttribute("aria-label", say(node.dataset.label));
   document.title = `${say(page.lesson.title)} · ${say("ui.title")}`;
   for (const option of $("lessons").options) option.textContent = say(lessons[option.index].title);
   $("made").textContent = [page.lesson.ticks ? say("ui.one_tick") : "", say("ui.made_by", { version: DATA.version })].join(" ");

@@ -36,7 +36,7 @@ function mixed(hex, share) {
 // Black or white, whichever is read more easily on a colour.
 function inkOn(hex) {
   const [r, g, b] = channels(hex).map((value) => (value / 255) ** 2.2);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.22 ? "#000000" : "#ffffff";
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000000" : "#ffffff";
 }
 
 // Slots of a kind in a colour: solid, hatched, dotted, crossed, or empty.

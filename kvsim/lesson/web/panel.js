@@ -52,9 +52,8 @@ class Panel {
   }
 
   listen() {
-    const at = (event) => [event.offsetX, event.offsetY];
-    this.memory.addEventListener("pointermove", (event) => this.point(...at(event), false));
-    this.memory.addEventListener("pointerdown", (event) => this.point(...at(event), true));
+    this.memory.addEventListener("pointermove", (event) => this.point(event, false));
+    this.memory.addEventListener("pointerdown", (event) => this.point(event, true));
     this.memory.addEventListener("pointerleave", () => this.leave());
     let dragging = false;
     this.bands.addEventListener("pointerdown", (event) => {
@@ -65,16 +64,28 @@ class Panel {
     for (const name of ["pointerup", "pointerleave", "pointercancel"]) this.bands.addEventListener(name, () => (dragging = false));
   }
 
-  point(x, y, pressed) {
-    const slot = this.view.slotAt(x, y);
+  point(event, pressed) {
+    const slot = this.view.slotAt(event.offsetX, event.offsetY);
     const owner = slot < 0 ? -1 : this.recording.cells(this.frame).owner[slot];
-    this.pointing = slot < 0 ? null : slot;
+    this.pointing = slot < 0 ? null : { slot, x: event.clientX, y: event.clientY };
     if (pressed) this.hooks.choose(owner < 0 ? null : owner);
     this.hooks.hover(owner < 0 ? null : owner);
   }
 
+  // What lies under the pointer, beside it, so that nothing on the page moves.
+  tip() {
+    const tip = document.getElementById("tip");
+    tip.hidden = false;
+    tip.textContent = this.read(this.pointing.slot);
+    const { width, height } = tip.getBoundingClientRect();
+    const { x, y } = this.pointing;
+    tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 4))}px`;
+    tip.style.top = `${y + 22 + height < innerHeight ? y + 22 : y - height - 12}px`;
+  }
+
   leave() {
     this.pointing = null;
+    document.getElementById("tip").hidden = true;
     this.hooks.hover(null);
   }
 
@@ -88,6 +99,7 @@ class Panel {
       item.title = say("kind." + KINDS[kind] + "_hint");
     }
     this.memory.setAttribute("aria-label", say("ui.memory", { name, slots: this.recording.capacity }));
+    this.events.setAttribute("aria-label", say("ui.events"));
     this.bands.setAttribute("aria-label", say("ui.shares_over_time"));
     this.bands.title = say("ui.shares_over_time");
   }
@@ -135,13 +147,13 @@ class Panel {
     if (waiting.length > 8) this.queue.append(element("span", "none", say("ui.more", { count: waiting.length - 8 })));
   }
 
-  // What the table belongs to, and what lies under the pointer.
+  // What the table belongs to.
   describe(request) {
     const here = this.view.chosen;
     const kind = this.recording.block_size ? "ui.table" : "ui.extent";
     if (request === null) this.caption.textContent = say("ui.no_table");
     else this.caption.textContent = say(here ? kind : "ui.not_here", { request });
-    if (this.pointing !== null) this.caption.textContent = this.read(this.pointing);
+    if (this.pointing !== null) this.tip();
   }
 
   read(slot) {

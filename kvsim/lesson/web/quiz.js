@@ -20,6 +20,7 @@ class Quiz {
   }
 
   draw() {
+    if (!this.topics.length) return;
     const bar = element("div", "topics");
     const label = bar.appendChild(element("label", "", say("ui.topic") + " "));
     const select = label.appendChild(element("select"));

@@ -21,10 +21,7 @@ Facts = dict[str, Any]
 
 
 def translate(facts: Facts) -> tuple[int, ...]:
-    slots = []
-    for block in facts["table"]:
-        for offset in range(facts["block_size"]):
-            slots.append(block * facts["block_size"] + offset)
+    slots = [block * facts["block_size"] + offset for block in facts["table"] for offset in range(facts["block_size"])]
     return (slots[facts["token"]],)
 
 
@@ -163,7 +160,8 @@ def test_the_working_ends_in_the_answer(questions: dict[str, list[Question]]) ->
 
 
 def test_the_same_seed_asks_the_same_in_another_process() -> None:
-    code = "from kvsim.quiz import TOPICS, ask; print([(ask(t, s).facts, ask(t, s).answer) for t in TOPICS for s in (0, 7)])"
+    drawn = "[(ask(topic, seed).facts, ask(topic, seed).answer) for topic in TOPICS for seed in (0, 7)]"
+    code = f"from kvsim.quiz import TOPICS, ask; print({drawn})"
     here = str([(ask(topic, seed).facts, ask(topic, seed).answer) for topic in TOPICS for seed in (0, 7)])
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
     assert there.stdout.strip() == here

@@ -261,8 +261,10 @@ def test_an_event_in_words(opened: Any) -> None:
 
 # Pairs of things that lie on one another, parents and their children apart; and things that stick out of the page.
 OVERLAPS = """() => {
-  const leaves = "h1, h2, p, li, button, select, input, canvas, .chip, .label, .none, .running, #count, #where, label, pre, summary";
-  const nodes = [...document.querySelectorAll(leaves)].filter((node) => node.getClientRects().length && !node.closest("dialog"));
+  const leaves = "h1, h2, p, li, button, select, input, canvas, label, pre, summary, "
+    + ".chip, .label, .none, .running, #count, #where";
+  const nodes = [...document.querySelectorAll(leaves)]
+    .filter((node) => node.getClientRects().length && !node.closest("dialog"));
   const inEvents = (node) => node.closest(".events");
   const found = [];
   const name = (node) => node.tagName + "." + node.className + "#" + node.id + ":" + node.textContent.slice(0, 20);
@@ -306,7 +308,8 @@ def test_nothing_overlaps(opened: Any, width: int, lang: str) -> None:
 # What fails here if a colour is chosen badly: text needs 4.5 to 1 on what it stands on (WCAG 2.1, AA).
 CONTRAST = """() => {
   const light = (css) => {
-    const [r, g, b] = css.match(/[\\d.]+/g).slice(0, 3).map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
+    const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    const [r, g, b] = css.match(/[\\d.]+/g).slice(0, 3).map((v) => linear(v / 255));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const ground = (node) => {

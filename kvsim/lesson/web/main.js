@@ -46,7 +46,8 @@ function drawRemark() {
 function layout() {
   if (page.view !== "lesson") return;
   const room = Math.max(130, Math.min(460, innerHeight * (innerWidth < 700 ? 0.34 : 0.25)));
-  for (const panel of page.panels) panel.layout(room);
+  const tallest = Math.max(...page.panels.map((panel) => panel.layout(room)));
+  for (const panel of page.panels) panel.view.place(tallest);
   draw();
 }
 
@@ -164,6 +165,7 @@ function translate() {
   for (const node of document.querySelectorAll("[data-label]")) node.setAttribute("aria-label", say(node.dataset.label));
   document.title = `${say(page.lesson.title)} · ${say("ui.title")}`;
   for (const option of $("lessons").options) option.textContent = say(lessons[option.index].title);
+  $("title").textContent = lessons.length < 2 ? say(page.lesson.title) : say("ui.title");
   $("made").textContent = [page.lesson.ticks ? say("ui.one_tick") : "", say("ui.made_by", { version: DATA.version })].join(" ");
   page.remarkKey = "";
   for (const panel of page.panels) panel.translate();

@@ -20,14 +20,12 @@ class MemoryView {
     let best = null;
     for (let perRow = this.unit; perRow <= Math.max(this.unit, capacity); perRow *= 2) {
       const rows = Math.ceil(capacity / perRow);
-      const cell = { perRow, rows, w: wide / perRow, h: Math.min(room / rows, Math.max(wide / perRow, 14), 46) };
+      const cell = { perRow, rows, w: wide / perRow, h: Math.min(room / rows, Math.max((1.6 * wide) / perRow, 14), 46) };
       cell.size = Math.min(cell.w, cell.h);
       if (!best || cell.size > best.size * 1.02) best = cell;
     }
     Object.assign(this, { perRow: best.perRow, rows: best.rows, w: best.w, h: best.h });
     this.layoutTable(wide);
-    this.top = this.tableHeight + this.base * 1.9;
-    this.height = Math.ceil(this.top + this.rows * this.h + 2);
   }
 
   layoutTable(wide) {
@@ -36,7 +34,12 @@ class MemoryView {
     this.entriesPerRow = Math.max(1, Math.floor(wide / this.entry.w));
     const needed = Math.ceil(this.recording.longestTable / this.entriesPerRow);
     this.tableRows = paged ? Math.min(2, needed) : 1;
-    this.tableHeight = this.tableRows * this.entry.h;
+  }
+
+  // Leave room for the tallest table of the memories side by side, so that all begin at one height.
+  place(tableRows) {
+    this.top = tableRows * this.entry.h + this.base * 1.9;
+    this.height = Math.ceil(this.top + this.rows * this.h + 2);
   }
 
   // The rectangle of a run of slots that lies on one line.
@@ -237,7 +240,7 @@ class MemoryView {
   drawChosen(pen, stay, step) {
     const table = stay.blocks ? this.recording.tableAt(stay, step) : null;
     pen.strokeStyle = colours().ink;
-    pen.lineWidth = 3;
+    pen.lineWidth = Math.max(1, Math.min(3, this.h / 3));
     if (!table) {
       this.outline(pen, stay.start, stay.size);
       this.drawEntries(pen, [[say("ui.extent_is", { start: stay.start, size: stay.size }), stay.start, 1]], stay, this.base * 13);

@@ -108,6 +108,7 @@ class Panel {
     for (const { swatch, kind } of this.values) drawSwatch(swatch, kind);
     this.view.layout(this.memory.clientWidth, room);
     this.timeline.layout();
+    return this.view.tableRows;
   }
 
   draw(step, request) {
@@ -173,7 +174,7 @@ class Panel {
     const key = `${this.frame} ${language}`;
     if (key === this.eventsKey) return;
     this.eventsKey = key;
-    const order = ["evict", "readmit", "finish", "admit", "external", "short", "kept", "after", "cap", "budget", "reject", "block", "arrive", "rest"];
+    const order = ["evict", "external", "readmit", "finish", "admit", "short", "kept", "after", "cap", "budget", "reject", "block", "arrive", "rest"];
     const sorted = [...events].sort((a, b) => order.indexOf(a[0]) - order.indexOf(b[0]));
     const items = sorted.map((event) => element("li", event[0], sayEvent(event)));
     this.events.replaceChildren(...(items.length ? items : [element("li", "quiet", say("ui.quiet"))]));

@@ -11,6 +11,7 @@ import shutil
 import statistics
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,7 @@ def play(chromium: str, address: str, width: int, height: int) -> tuple[list[flo
         page.wait_for_function("lesson.page.step === lesson.page.lesson.last", timeout=120_000)
         times: list[float] = page.evaluate("lesson.page.frames")
         browser.close()
-    return [after - before for before, after in zip(times, times[1:], strict=False)], draws
+    return [after - before for before, after in pairwise(times)], draws
 
 
 def line(what: str, ms: list[float]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kvsim import _kernels as k
-from kvsim.accounts import Ledger, Totals, ledger
+from kvsim.accounts import ZERO, Ledger, ledger
 from kvsim.allocators import ContiguousAllocator, PagedAllocator
 from kvsim.engine import simulate
 from kvsim.engine.step import Seat, Step
@@ -266,9 +266,10 @@ class Recorder:
             self._admit(step, seat)
         self._wait(step)
         self._until = step.until
-        totals = Totals(*step.rates, *[0] * 10)
+        used, promised, requested, held, blocked = step.rates[:5]
+        totals = ZERO._replace(used=used, promised=promised, requested=requested, held=held, blocked=blocked)
         self.ledgers.append(ledger(totals, capacity=step.allocator.capacity, lost=step.allocator.lost_slots))
-        self.blocked.append(step.rates[4] > 0)
+        self.blocked.append(blocked > 0)
         if self._observe is not None:
             self._observe(step)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kvsim.accounts import ledger
+from kvsim.accounts import ZERO, ledger
 from kvsim.allocators import OK, ContiguousAllocator, PagedAllocator
 from kvsim.lesson.recording import kinds_of, slots_of
 from kvsim.names import CONTIGUOUS
@@ -84,7 +84,8 @@ def shares(rng: np.random.Generator, seed: int) -> Question:
     head = _draw(rng, longest)
     blocked = pool.blocked(*head)
     used, promised, requested, held = pool.totals()
-    totals = _Totals(used, promised, requested, held, pool.free_slots if blocked else 0)
+    totals = ZERO._replace(used=used, promised=promised, requested=requested, held=held)
+    totals = totals._replace(blocked=pool.free_slots if blocked else 0)
     split = ledger(totals, capacity=capacity, lost=pool.lost_slots)
     asked = head[0] if isinstance(pool, PagedAllocator) else pool.asked(*head)
     table = [_facts(pool, row, name) for row, name in zip(rows, LETTERS, strict=False)]
@@ -107,13 +108,6 @@ def shares(rng: np.random.Generator, seed: int) -> Question:
     working.append(("quiz.shares_lost" if paged else "quiz.shares_blocked" if blocked else "quiz.shares_open", values))
     working.append(("quiz.shares_sum", values))
     return Question("shares", seed, facts, tuple(split), tuple(given), tuple(working), _picture(pool, rows, table))
-
-
-class _Totals:
-    """What ``ledger`` splits."""
-
-    def __init__(self, used: int, promised: int, requested: int, held: int, blocked: int) -> None:
-        self.used, self.promised, self.requested, self.held, self.blocked = used, promised, requested, held, blocked
 
 
 def _draw(rng: np.random.Generator, longest: int) -> tuple[int, int]:

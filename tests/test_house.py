@@ -60,6 +60,8 @@ STAIRS = {
     ("engine", "accounts"),
     ("experiments", "intervals"),
     ("plots", "experiments"),
+    ("quiz", "lesson"),
+    ("plots", "lesson"),
 }
 
 

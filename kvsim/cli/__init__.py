@@ -18,10 +18,12 @@ from kvsim.errors import KvsimError, unknown
 # command -> (module of this package, line for `kvsim --help`); the module is imported only when the command runs
 COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("compare", "The same requests through several allocators: where the memory goes, what it costs."),
-    "memory": ("memory", "Weights, KV cache, what fits a device, and what training needs."),
     "sweep": ("sweep", "Every combination of settings, every seed: a tidy table that can be resumed."),
-    "trace": ("trace", "Look at request traces, convert them, fit workloads to them, draw streams."),
+    "memory": ("memory", "Weights, KV cache, what fits a device, and what training needs."),
     "workloads": ("workloads", "What there is to serve, with the means of each."),
+    "trace": ("trace", "Look at request traces, convert them, fit workloads to them, draw streams."),
+    "lesson": ("lesson", "A page on which paging is seen: memory beside memory, step by step."),
+    "quiz": ("quiz", "Seeded questions on KV-cache memory, with their working; sheets to print."),
 }
 
 

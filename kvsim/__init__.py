@@ -8,18 +8,26 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
+    "Affine": "latency",
     "ConfigError": "errors",
     "Device": "models",
     "InvariantError": "errors",
     "KvsimError": "errors",
     "Model": "models",
     "RequestStream": "requests",
+    "Result": "results",
+    "Scenario": "scenario",
+    "Scheduler": "scheduler",
     "StalledError": "errors",
     "TraceError": "errors",
     "Workload": "generate",
+    "check_allocator": "testing",
+    "compare": "experiments",
     "get_device": "models",
     "get_model": "models",
     "load_workload": "generate",
+    "make_allocator": "allocators",
+    "simulate": "engine",
 }
 
 __all__ = sorted([*_HOME, "__version__"])

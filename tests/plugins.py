@@ -8,47 +8,39 @@ from kvsim.allocators import LATER, NEVER, OK
 
 
 class Paged:
-    """Blocks of 16 slots, counted but not numbered."""
-
-    block_size = 16
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.free_blocks = capacity // self.block_size
-        self.tokens = np.zeros(256, dtype=int)
-        self.blocks = np.zeros(256, dtype=int)
+    def __init__(self, capacity):
+        self.capacity, self.free_blocks = capacity, capacity // 16
+        self.tokens, self.blocks = np.zeros((2, 256), dtype=int)
 
     def can_serve(self, num_tokens, final_tokens):
-        return -(-final_tokens // self.block_size) <= self.capacity // self.block_size
+        return final_tokens <= self.capacity // 16 * 16
 
     def reserve(self, row, num_tokens, final_tokens, keep_free=0):
-        needed = -(-num_tokens // self.block_size)
-        if not self.can_serve(num_tokens, final_tokens):
-            return NEVER
-        if needed + keep_free // self.block_size > self.free_blocks:
-            return LATER
+        needed = -(-num_tokens // 16)
+        if needed + keep_free // 16 > self.free_blocks or not self.can_serve(num_tokens, final_tokens):
+            return LATER if self.can_serve(num_tokens, final_tokens) else NEVER
         self.tokens[row], self.blocks[row] = num_tokens, needed
         self.free_blocks -= needed
         return OK
 
     def append(self, rows, steps):
         for done in range(steps):
-            crossing = rows[self.tokens[rows] == self.blocks[rows] * self.block_size]
-            if len(crossing) > self.free_blocks:
+            due = rows[self.tokens[rows] == self.blocks[rows] * 16]
+            if len(due) > self.free_blocks:
                 return done
-            self.blocks[crossing] += 1
-            self.free_blocks -= len(crossing)
+            self.blocks[due] += 1
+            self.free_blocks -= len(due)
             self.tokens[rows] += 1
         return steps
 
     def free(self, row):
         slots = self.held(row)
-        self.free_blocks += self.blocks[row]
-        self.tokens[row] = self.blocks[row] = 0
+        self.free_blocks += slots // 16
+        self.blocks[row] = 0
         return slots
 
     def held(self, row):
-        return int(self.blocks[row]) * self.block_size
+        return int(self.blocks[row]) * 16
 
 
 class Leaky(Paged):
@@ -66,7 +58,7 @@ class Greedy(Paged):
     def append(self, rows, steps):
         for done in range(steps):
             for row in rows:
-                if self.tokens[row] == self.blocks[row] * self.block_size:
+                if self.tokens[row] == self.blocks[row] * 16:
                     if not self.free_blocks:
                         return done
                     self.blocks[row] += 1

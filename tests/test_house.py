@@ -59,6 +59,7 @@ STAIRS = {
     ("engine", "results"),
     ("engine", "accounts"),
     ("experiments", "intervals"),
+    ("experiments", "store"),
     ("plots", "experiments"),
     ("quiz", "lesson"),
     ("plots", "lesson"),

@@ -56,7 +56,7 @@ def _costs(comparison: Comparison) -> Table:
             _number(system, "output_tokens_per_s", "{:,.0f}"),
             "" if multiple is None else f"{multiple:.2f}",
             _number(system, "normalized_latency_s", "{:.3g}"),
-            "-" if ttft is None else f"{ttft:,.4g}",
+            "-" if ttft is None else f"{ttft:,.0f}" if ttft >= 100 else f"{ttft:.3g}",
             f"{summary['preemptions']:,.0f}",
             " / ".join(sorted({result.bound_by or "-" for result in system.results})),
         )

@@ -59,6 +59,9 @@ STAIRS = {
     ("engine", "results"),
     ("engine", "accounts"),
     ("experiments", "intervals"),
+    ("experiments", "store"),
+    ("paper", "experiments"),
+    ("paper", "intervals"),
     ("plots", "experiments"),
 }
 

@@ -64,7 +64,7 @@ def student_quantile(p: float, df: int) -> float:
 
 
 class Ratio(NamedTuple):
-    """A ratio of means over replicates and its 95 % interval (Nones where there are fewer than three)."""
+    """A ratio of means over replicates and its 95 % interval (Nones with fewer than three)."""
 
     value: float
     low: float | None
@@ -72,49 +72,52 @@ class Ratio(NamedTuple):
 
 
 BOOTSTRAPS = 2000
+FEW = 5  # with fewer pairs than this too many draws repeat one pair, and their spread says nothing
 
 
 def ratio_of(numerators: Sequence[float], denominators: Sequence[float]) -> Ratio | None:
     """Return the ratio of the means of paired replicates with a studentised bootstrap's 95 % interval.
 
-    Pairs are drawn with replacement. Each draw's ratio is studentised by its own standard error (delta method); the
-    quantiles of that give the interval (Efron and Tibshirani, An Introduction to the Bootstrap, section 12.5). Draws
-    are those of a fixed seed.
+    Pairs are drawn with replacement, by a fixed seed. The logarithm of each draw's ratio is studentised by its own
+    standard error (delta method), and quantiles of that give the interval (Efron and Tibshirani, An Introduction to the
+    Bootstrap, section 12.5). With three or four pairs Student's t stands in for the quantiles.
 
     Parameters
     ----------
     numerators, denominators : sequences of float
-        A pair a replicate, at least one.
+        A pair a replicate, at least one; means above 0.
 
     Returns
     -------
     Ratio or None
-        None where the mean of the denominators is 0.
+        None where a mean is not above 0.
     """
     import numpy as np
 
     pairs = np.array([numerators, denominators], dtype=np.float64)
     n = pairs.shape[1]
-    if pairs[1].mean() == 0:
+    if (pairs.mean(axis=1) <= 0).any():
         return None
-    draws = np.random.default_rng(np.random.SeedSequence(0)).integers(0, n, size=(BOOTSTRAPS, n))
-    value, error = _studentise(pairs[:, None, :])
+    centre, error = (float(part[0]) for part in _log_ratios(pairs[:, None, :]))
+    value = math.exp(centre)
     if n < 3:
-        return Ratio(float(value[0]), None, None)
-    if error[0] == 0:
-        return Ratio(float(value[0]), float(value[0]), float(value[0]))
-    values, errors = _studentise(pairs[:, draws])
-    usable = errors > 1e-9 * abs(value[0])  # a draw of one pair n times says nothing about spread
-    low, high = np.quantile((values[usable] - value[0]) / errors[usable], [0.975, 0.025])
-    return Ratio(float(value[0]), float(value[0] - low * error[0]), float(value[0] - high * error[0]))
+        return Ratio(value, None, None)
+    if n < FEW or error == 0:
+        low = high = student_quantile(0.975, n - 1)
+    else:
+        draws = np.random.default_rng(np.random.SeedSequence(0)).integers(0, n, size=(BOOTSTRAPS, n))
+        logs, errors = _log_ratios(pairs[:, draws])
+        usable = np.isfinite(logs) & (errors > 1e-3 * error)
+        high, low = np.quantile((logs[usable] - centre) / errors[usable], [0.975, 0.025]) * [1, -1]
+    return Ratio(value, math.exp(centre - float(high) * error), math.exp(centre + float(low) * error))
 
 
-def _studentise(pairs: Any) -> tuple[Any, Any]:
-    """Ratios of means over the last axis, and their standard errors; ``pairs`` has shape (2, draws, n)."""
+def _log_ratios(pairs: Any) -> tuple[Any, Any]:
+    """Logarithms of ratios of means over the last axis, and their standard errors, for ``pairs`` (2, draws, n)."""
     import numpy as np
 
-    means = pairs.mean(axis=-1)
+    means = pairs.mean(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = means[0] / means[1]
-        spread = (pairs[0] - ratio[:, None] * pairs[1]).std(axis=-1, ddof=1)
-        return ratio, spread / abs(means[1]) / math.sqrt(pairs.shape[-1])
+        relative = pairs / means
+        spread = (relative[0] - relative[1]).std(axis=-1, ddof=1) if pairs.shape[-1] > 1 else np.zeros(pairs.shape[1])
+        return np.log(means[0, :, 0] / means[1, :, 0]), spread / math.sqrt(pairs.shape[-1])

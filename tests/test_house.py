@@ -60,6 +60,8 @@ STAIRS = {
     ("engine", "accounts"),
     ("experiments", "intervals"),
     ("experiments", "store"),
+    ("paper", "experiments"),
+    ("paper", "intervals"),
     ("plots", "experiments"),
     ("quiz", "lesson"),
     ("plots", "lesson"),

@@ -7,7 +7,7 @@ s/token) and their rates at 0.5 s/token. OPT-13B: panels a and d; OPT-66B and OP
 paging does is predicted, never fitted. Traces are as long as the paper's: an hour, a quarter of one for OPT-175B.
 Latencies are those of requests that arrive after the first tenth of the trace, run to completion.
 
-Minimised is the 6-norm of ln(simulated / published), all alike: close to the largest deviation, which the fit is
+Minimised is the 4-norm of ln(simulated / published), all alike: close to the largest deviation, which the fit is
 judged by. (Least squares puts the best part of a 20 % deviation on one number, max in panel a: no model in which more
 work takes longer can give oracle more than the 1.95 times of max that its batch is larger, and 2.09 is published.)
 
@@ -33,7 +33,7 @@ from kvsim.scenario import Scenario
 
 NAMES = ("fixed_ns", "sequence_ns", "prefill_ns", "context_ns")
 FITTED_PANELS = {"OPT-13B": ("fig12a", "fig12d"), "OPT-66B": ("fig12b",), "OPT-175B": ("fig12c",)}
-NORM = 6
+NORM = 4
 LOW_LOAD_WEIGHT = 0.5
 GOAL = Objective({"normalized-latency": 0.5})
 
@@ -113,7 +113,7 @@ class Fit:
         return self.residuals(constants) * weights
 
     def norm(self, constants: np.ndarray) -> float:
-        """The 6-norm of the weighted residuals."""
+        """The 4-norm of the weighted residuals."""
         return float(np.linalg.norm(self.weighted(constants), ord=NORM))
 
     def run(self) -> None:

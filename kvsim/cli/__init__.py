@@ -17,6 +17,7 @@ from kvsim.errors import KvsimError, unknown
 
 # command -> (module of this package, line for `kvsim --help`); the module is imported only when the command runs
 COMMANDS: dict[str, tuple[str, str]] = {
+    "capacity": ("capacity", "The highest request rate at which an objective holds."),
     "compare": ("compare", "The same requests through several allocators: where the memory goes, what it costs."),
     "sweep": ("sweep", "Every combination of settings, every seed: a tidy table that can be resumed."),
     "memory": ("memory", "Weights, KV cache, what fits a device, and what training needs."),

@@ -11,16 +11,20 @@ its queue is empty, and what arrived in the first tenth of the trace, while the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from kvsim.errors import ConfigError, unknown
 from kvsim.experiments.compare import run_one
-from kvsim.latency import Built
+from kvsim.experiments.workers import Workers, run_units
+from kvsim.intervals import Mean, Ratio, mean_of, ratio_of
+from kvsim.latency import Built, latency_of
 from kvsim.results import Result
 from kvsim.scenario import Resolved, Scenario
 
 DEFAULT_DURATION_S = 3600.0
+LOWEST, HIGHEST = 1e-4, 1e5  # rates that nobody looks beyond, where the number of requests is given
+FEWEST, MOST = 30, 1_000_000  # requests of a simulation, where its duration is
 HOLDS, NEVER, ALWAYS = "holds up to", "never holds", "always holds"
 
 _READERS: dict[str, Callable[[Result], float | None]] = {
@@ -58,18 +62,19 @@ class Objective:
                 raise ConfigError(f"{name}: a limit is a positive number of seconds, not {limit}")
 
     def load(self, result: Result) -> float:
-        """Return the worst measure over its limit: at most 1 where the objective holds, 0 where nothing arrived.
+        """Return the worst measure over its limit: at most 1 where the objective holds.
 
         Raises
         ------
         ConfigError
-            No request finished.
+            There is nothing to measure.
         """
-        if len(result.requests) and not result.requests.done.any():
-            reasons = ", ".join(result.rejections()) or "none reached its end"
-            raise ConfigError(f"no request finished with allocator {result.allocator!r}: {reasons}")
-        values = ((_READERS[name](result), limit) for name, limit in self.limits.items())
-        return max((value / limit for value, limit in values if value is not None), default=0.0)
+        values = {name: _READERS[name](result) for name in self.limits}
+        loads = [value / self.limits[name] for name, value in values.items() if value is not None]
+        if not loads:
+            reasons = ", ".join(result.rejections()) or "too few came"
+            raise ConfigError(f"no request to measure with allocator {result.allocator!r}: {reasons}")
+        return max(loads)
 
     def __str__(self) -> str:
         return " and ".join(f"{name} <= {limit:g} s" for name, limit in self.limits.items())
@@ -105,8 +110,8 @@ def find_knee(
     *,
     factor: float = 2.0,
     tolerance: float = 0.005,
-    lowest: float = 1e-4,
-    highest: float = 1e5,
+    lowest: float = LOWEST,
+    highest: float = HIGHEST,
 ) -> Knee:
     """Bracket and bisect the rate at which a load crosses 1.
 
@@ -130,7 +135,7 @@ def find_knee(
         return seen[rate] <= 1
 
     low = high = min(max(start, lowest), highest)
-    if holds(start := low):
+    if holds(low):
         while holds(high := min(high * factor, highest)):
             if high == highest:
                 return _knee(highest, highest, math.inf, ALWAYS, seen)
@@ -159,19 +164,18 @@ def _crossing(low: float, high: float, seen: dict[float, float]) -> float:
     return float(low * (high / low) ** share)
 
 
-def measure_load(scenario: Scenario, allocator: str, rate: float, seed: int, latency: Built, goal: Objective) -> float:
-    """Run one replicate of a scenario at a rate through an allocator and return its load."""
-    return goal.load(run_at(scenario, allocator, rate, seed, latency))
-
-
 def run_at(scenario: Scenario, allocator: str, rate: float, seed: int, latency: Built) -> Result:
     """Run one replicate of a scenario at a rate; an hour of traffic where the scenario does not say how much."""
+    resolved = Resolved(at_rate(scenario, rate))
+    return run_one(resolved, seed, allocator, scenario.placement, latency)
+
+
+def at_rate(scenario: Scenario, rate: float) -> Scenario:
+    """Return a scenario with arrivals at a rate."""
     duration = scenario.duration
     if duration is None and scenario.requests is None:
         duration = DEFAULT_DURATION_S
-    at_rate = scenario.model_copy(update={"rate": rate, "backlog": False, "duration": duration})
-    resolved = Resolved(at_rate)
-    return run_one(resolved, seed, allocator, scenario.placement, latency)
+    return scenario.model_copy(update={"rate": rate, "backlog": False, "duration": duration})
 
 
 def knee_of(
@@ -186,9 +190,193 @@ def knee_of(
     tolerance: float = 0.005,
 ) -> Knee:
     """Find the highest rate at which an objective holds in one replicate."""
+    duration = at_rate(scenario, start).duration
     return find_knee(
-        lambda rate: measure_load(scenario, allocator, rate, seed, latency, goal),
+        lambda rate: goal.load(run_at(scenario, allocator, rate, seed, latency)),
         start,
         factor=factor,
         tolerance=tolerance,
+        lowest=FEWEST / duration if duration else LOWEST,
+        highest=MOST / duration if duration else HIGHEST,
     )
+
+
+# What is enlarged by a quarter to see whether it binds, with more of it in a scenario.
+MORE = 1.25
+RESOURCES: dict[str, Callable[[Scenario], Scenario]] = {
+    "memory": lambda scenario: _with_more_slots(scenario),
+    "sequences": lambda s: s.model_copy(update={"max_num_seqs": math.ceil(MORE * s.max_num_seqs)}),
+    "tokens": lambda s: s.model_copy(update={"max_num_batched_tokens": math.ceil(MORE * _budget(s))}),
+}
+BINDS = 0.1  # an elasticity below this is none
+
+
+def _with_more_slots(scenario: Scenario) -> Scenario:
+    blocks = math.ceil(MORE * Resolved(scenario).capacity / scenario.block_size)
+    return scenario.model_copy(update={"pool": None, "num_blocks": blocks})
+
+
+def _budget(scenario: Scenario) -> int:
+    return scenario.max_num_batched_tokens or max(2560, Resolved(scenario).max_model_len)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A knee to be found: one allocator, one seed, perhaps with more of a resource."""
+
+    scenario: Scenario
+    allocator: str
+    seed: int
+    goal: Objective
+    start: float = 1.0
+    factor: float = 2.0
+    resource: str | None = None
+
+
+def run_task(task: Task) -> Knee:
+    """Find one knee."""
+    scenario = task.scenario if task.resource is None else RESOURCES[task.resource](task.scenario)
+    latency = latency_of(Resolved(scenario))
+    return knee_of(scenario, task.allocator, task.seed, latency, task.goal, start=task.start, factor=task.factor)
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The highest rate at which an objective holds with one allocator.
+
+    Attributes
+    ----------
+    allocator : str
+        Its name.
+    knees : tuple of Knee
+        One a seed.
+    elasticities : mapping of str to float
+        d ln rate / d ln resource at the first seed's knee, from a quarter more of each of ``RESOURCES``.
+    """
+
+    allocator: str
+    knees: tuple[Knee, ...]
+    elasticities: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def status(self) -> str:
+        """``holds up to`` if every replicate has a knee, else what the first without one says."""
+        return next((knee.status for knee in self.knees if knee.status != HOLDS), HOLDS)
+
+    @property
+    def rate(self) -> Mean:
+        """Mean rate over the replicates with its interval."""
+        return mean_of([knee.rate for knee in self.knees])
+
+    @property
+    def binds(self) -> str | None:
+        """The resource that binds at the knee; ``compute`` where more of none of the others helps."""
+        if not self.elasticities:
+            return None
+        name = max(self.elasticities, key=lambda resource: self.elasticities[resource])
+        return name if self.elasticities[name] >= BINDS else "compute"
+
+
+@dataclass(frozen=True)
+class Capacities:
+    """Capacities of several allocators under one objective.
+
+    Attributes
+    ----------
+    scenario : Scenario
+        What was served.
+    goal : Objective
+        What had to hold.
+    systems : tuple of Capacity
+        One an allocator.
+    """
+
+    scenario: Scenario
+    goal: Objective
+    systems: tuple[Capacity, ...]
+
+    def of(self, allocator: str) -> Capacity | None:
+        """Return the capacity with an allocator, if it was looked for."""
+        return next((system for system in self.systems if system.allocator == allocator), None)
+
+    def multiples(self, of: str = "paged") -> dict[str, Ratio]:
+        """Return the capacity with one allocator over that with each other, paired by seed, where both have knees."""
+        ours = self.of(of)
+        if ours is None or ours.status != HOLDS:
+            return {}
+        mine = [knee.rate for knee in ours.knees]
+        ratios = {
+            system.allocator: ratio_of(mine, [knee.rate for knee in system.knees])
+            for system in self.systems
+            if system is not ours and system.status == HOLDS
+        }
+        return {name: ratio for name, ratio in ratios.items() if ratio is not None}
+
+
+def capacity(
+    scenario: Scenario,
+    goal: Objective,
+    *,
+    workers: Workers | None = None,
+    resources: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Capacities:
+    """Find the highest rate at which an objective holds, for every allocator of a scenario.
+
+    Parameters
+    ----------
+    scenario : Scenario
+        Its rate is where the search starts; its seeds are the replicates.
+    goal : Objective
+        What has to hold.
+    workers : Workers, optional
+        Who runs the simulations; this process by default.
+    resources : bool
+        Find out which resource binds.
+    progress : callable, optional
+        Called with (knees found, knees to find).
+
+    Raises
+    ------
+    ConfigError
+        The scenario or the objective cannot be meant.
+    """
+    _check(scenario)
+    start = scenario.rate or 1.0
+    seeds = range(scenario.seed, scenario.seed + scenario.seeds)
+    tasks = [Task(scenario, name, seed, goal, start) for name in scenario.allocator for seed in seeds]
+    total = len(tasks) + (len(scenario.allocator) * len(RESOURCES) if resources else 0)
+    found = run_tasks(tasks, workers, lambda done: progress(done, total) if progress else None)
+    knees = {name: tuple(found[i * len(seeds) : (i + 1) * len(seeds)]) for i, name in enumerate(scenario.allocator)}
+    more = [
+        Task(scenario, name, scenario.seed, goal, knees[name][0].rate, 1.1, resource)
+        for name in scenario.allocator
+        for resource in RESOURCES
+        if resources and knees[name][0].status == HOLDS
+    ]
+    enlarged = run_tasks(more, workers, lambda done: progress(len(tasks) + done, total) if progress else None)
+    elasticities: dict[str, dict[str, float]] = {name: {} for name in scenario.allocator}
+    for task, knee in zip(more, enlarged, strict=True):
+        gain = math.log(knee.rate / knees[task.allocator][0].rate) / math.log(MORE)
+        elasticities[task.allocator][str(task.resource)] = gain
+    systems = (Capacity(name, knees[name], elasticities[name]) for name in scenario.allocator)
+    return Capacities(scenario, goal, tuple(systems))
+
+
+def run_tasks(tasks: Sequence[Task], workers: Workers | None, progress: Callable[[int], None]) -> list[Knee]:
+    """Find knees, and return them in the order of the tasks."""
+    found: dict[int, Knee] = {}
+
+    def done(position: int, knee: Knee) -> None:
+        found[position] = knee
+        progress(len(found))
+
+    run_units(run_task, tasks, workers or Workers(), done)
+    return [found[position] for position in range(len(tasks))]
+
+
+def _check(scenario: Scenario) -> None:
+    """Refuse a scenario without arrivals at a rate."""
+    if scenario.backlog:
+        raise ConfigError("a capacity is a rate of arrivals: a backlog has none")
+    Resolved(at_rate(scenario, scenario.rate or 1.0)).stream(scenario.seed)

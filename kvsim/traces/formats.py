@@ -82,6 +82,10 @@ def recognise(source: Source, names: list[str]) -> str:
     for name, mapping in (TABLES | OBJECTS).items():
         if {mapping.prompt, mapping.output} <= set(names):
             return name
+    for name, mapping in (TABLES | OBJECTS).items():
+        if len({mapping.prompt, mapping.output} & set(names)) == 1:
+            missing = next(iter({mapping.prompt, mapping.output} - set(names)))
+            raise TraceError(f"looks like {name}, but has no column", file=source.path, line=1, field=missing)
     found = one_line(", ".join(names[:20]))
     raise TraceError(
         f"no format that kvsim knows has the columns {found[:200]}; "

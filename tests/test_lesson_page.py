@@ -115,6 +115,8 @@ def test_numbers_in_persian() -> None:
         "۱ + ۲"
     )
     assert say("no such key") == "no such key"
+    values = {"waiting0": 4, "waiting1": 0}
+    assert "max\u200f ۴" in say("lesson.internal_6", "fa", **values)
 
 
 def test_remarks_have_their_numbers() -> None:
@@ -196,6 +198,11 @@ def test_a_small_scenario_of_compare(tmp_path: Path) -> None:
         (LESSON.replace("max_model_len = 32", ""), "max_model_len: Field required"),
         (LESSON.replace("[2, 9, 3]", "[2, 9, 0]"), "requests.1.2: Input should be greater than or equal to 1, not 0"),
         (LESSON.replace("[2, 9, 3]", "[2, 9]"), "requests.1: List should have at least 3 items"),
+        (
+            LESSON.replace("[2, 9, 3]", "[2, 9, 3, 11]"),
+            "request 1 has a maximum of its own of 11; 12 (prompt + output) to 32",
+        ),
+        (LESSON.replace("[2, 9, 3]", "[2, 9, 3, 33]"), "request 1 has a maximum of its own of 33"),
         (LESSON.replace('"max"', '"maxx"'), "unknown allocator 'maxx'; did you mean 'max'"),
         (LESSON + 'stops = [{ at = 99, say = "x" }]', "step 99 is not in 0.."),
         (LESSON + 'stops = [{ at = "evikt", say = "x" }]', "unknown event 'evikt'"),

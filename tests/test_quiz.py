@@ -54,7 +54,7 @@ def shares(facts: Facts) -> tuple[int, ...]:
     size = facts["block_size"]
     for row in facts["rows"]:
         if size:
-            mine = [int(block) * size + i for block in row["table"].split() for i in range(size)]
+            mine = [int(pair.split("→")[1]) * size + i for pair in row["table"].split(",") for i in range(size)]
         else:
             mine = list(range(row["start"], row["last"] + 1))
         for logical, slot in enumerate(mine):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from functools import cache
 from importlib.resources import files
@@ -10,6 +11,8 @@ from kvsim.errors import ConfigError
 
 LANGUAGES = {"en": "English", "fa": "فارسی"}
 RIGHT_TO_LEFT = ("fa",)
+# Digits after a Latin word would join it, and be read before it; a right-to-left mark keeps them apart.
+_LATIN_THEN_DIGIT = re.compile("([A-Za-z)])(?= [\u06f0-\u06f9\u2066])")
 _PERSIAN = str.maketrans("0123456789", "۰۱۲۳۴۵۶۷۸۹")
 
 
@@ -48,7 +51,8 @@ def say(key: str, lang: str = "en", **values: object) -> str:
     texts = phrases().get(key)
     if texts is None:
         return key
-    return texts[lang].format(**{name: _shown(value, lang) for name, value in values.items()})
+    text = texts[lang].format(**{name: _shown(value, lang) for name, value in values.items()})
+    return _LATIN_THEN_DIGIT.sub("\\1\u200f", text) if lang in RIGHT_TO_LEFT else text
 
 
 def _shown(value: object, lang: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from kvsim import _kernels as k
 from kvsim.allocators import ContiguousAllocator, PagedAllocator, make_allocator
@@ -92,6 +92,16 @@ class LessonFile(BaseModel):
     requests: Annotated[list[Annotated[list[Positive], Field(min_length=3, max_length=4)]], Field(min_length=1)]
     stops: list[StopFile] = []
     topic: str = ""
+
+    @model_validator(mode="after")
+    def _maxima_in_range(self) -> LessonFile:
+        for i, (_, prompt, output, *maximum) in enumerate(self.requests):
+            if maximum and not prompt + output <= maximum[0] <= self.max_model_len:
+                raise ValueError(
+                    f"request {i} has a maximum of its own of {maximum[0]}; "
+                    f"{prompt + output} (prompt + output) to {self.max_model_len} (max_model_len) is expected"
+                )
+        return self
 
 
 @dataclass(frozen=True)
@@ -209,6 +219,8 @@ def make_lesson(settings: dict[str, Any], where: str) -> LessonFile:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in problem["loc"])
+        if not field:
+            raise ConfigError(f"{where}: {problem['msg'].removeprefix('Value error, ')}") from None
         found = "" if problem["type"] == "missing" else f", not {problem['input']!r}"
         raise ConfigError(f"{where}: {field}: {problem['msg']}{found}") from None
 

@@ -6,7 +6,7 @@ A request has a colour, a kind of slot a hatch, as on the page of ``kvsim lesson
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +206,64 @@ def plot_shares(recording: Recording, axes: Axes | None = None, *, step: int | N
     if step is not None:
         axes.axvline(step + 0.5, color=COLOURS["black"], linewidth=1.5)
     axes.set(xlim=(0, len(recording)), ylim=(0, 100), xlabel="step", ylabel="% of slots")
+    tidy(axes)
+    return axes
+
+
+def plot_owners(recording: Recording, blocks: Sequence[int], axes: Axes | None = None) -> Axes:
+    """Draw who held some physical blocks over the steps: the life of a block.
+
+    Parameters
+    ----------
+    recording : Recording
+        Of a paged allocator.
+    blocks : sequence of int
+        Physical blocks, a line each.
+    axes : Axes, optional
+        Where to; a new figure's if not given.
+    """
+    if axes is None:
+        axes = new_figure(height=1.4 + 0.35 * len(blocks)).add_subplot()
+    for line, block in enumerate(blocks):
+        for stay in recording.stays:
+            if block not in stay.blocks:
+                continue
+            start = stay.taken[stay.blocks.index(block)]
+            end = len(recording) if stay.end < 0 else stay.end
+            axes.barh(line, end - start, left=start, height=0.8, color=_colour(stay.request), edgecolor="white")
+            text = axes.text((start + end) / 2, line, str(stay.request), va="center", ha="center", fontsize=8)
+            text.set_path_effects([withStroke(linewidth=2, foreground="white")])
+    axes.set_yticks(range(len(blocks)), [f"block {block}" for block in blocks])
+    axes.set(xlim=(0, len(recording)), ylim=(len(blocks) - 0.4, -0.6), xlabel="step (in the bars: the request)")
+    tidy(axes)
+    return axes
+
+
+def plot_lines(
+    values: Sequence[float], lines: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, axes: Axes | None = None
+) -> Axes:
+    """Draw measures over a setting that doubles from point to point, such as the block size.
+
+    Parameters
+    ----------
+    values : sequence of float
+        The setting; the axis is logarithmic with base 2.
+    lines : mapping of str to sequence of float
+        A line a label.
+    xlabel, ylabel : str
+        With their units.
+    axes : Axes, optional
+        Where to; a new figure's if not given.
+    """
+    if axes is None:
+        axes = new_figure(height=3.2).add_subplot()
+    for i, (label, measures) in enumerate(lines.items()):
+        axes.plot(values, measures, marker="os^Dv"[i % 5], color=_colour(i), label=label)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(list(values), [f"{value:g}" for value in values])
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
     tidy(axes)
     return axes
 

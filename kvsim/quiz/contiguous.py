@@ -10,7 +10,7 @@ from kvsim.accounts import ZERO, ledger
 from kvsim.allocators import OK, ContiguousAllocator, PagedAllocator
 from kvsim.lesson.recording import kinds_of, slots_of
 from kvsim.names import CONTIGUOUS
-from kvsim.quiz.question import Line, Question
+from kvsim.quiz.question import Line, Question, mapped
 
 LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
 # A letter a slot in upper case where a token is written, in lower case where it will be; the rest as marked.
@@ -137,7 +137,7 @@ def _facts(pool: PagedAllocator | ContiguousAllocator, row: int, name: str) -> d
     tokens, final = (int(pool.state.rows[i, row]) for i in (0, 1))
     facts = {"name": name, "tokens": tokens, "final": final, "held": pool.held(row), "requested": pool.requested(row)}
     if isinstance(pool, PagedAllocator):
-        return facts | {"table": " ".join(map(str, pool.table(row).tolist()))}
+        return facts | {"table": mapped(pool.table(row).tolist())}
     start, size = pool.extent(row)
     return facts | {"start": start, "last": start + size - 1}
 

@@ -6,37 +6,37 @@ import numpy as np
 
 from kvsim.allocators import OK, PagedAllocator
 from kvsim.lesson.recording import record, slots_of
-from kvsim.quiz.question import Line, Question, listed
+from kvsim.quiz.question import Line, Question, listed, mapped
 from kvsim.requests import RequestStream
 from kvsim.scheduler import Scheduler
 
 BLOCK_SIZES = (2, 4, 8, 16)
 
 
-def _used_pool(rng: np.random.Generator, block_size: int, num_blocks: int) -> PagedAllocator:
-    """Return a pool in which requests have come and gone, so that free blocks lie in no order. Row 0 is empty."""
+def _used_pool(rng: np.random.Generator, block_size: int, num_blocks: int, tokens: int) -> PagedAllocator:
+    """Return a pool in which requests came and went, so that row 0 got its blocks in no order."""
     capacity = num_blocks * block_size
     pool = PagedAllocator(capacity, block_size, max_model_len=capacity, num_rows=num_blocks)
     for row in range(1, num_blocks):
-        tokens = int(rng.integers(1, 2 * block_size))
-        pool.reserve(row, tokens, tokens)
-    for row in rng.permutation(np.arange(1, num_blocks))[: num_blocks // 2].tolist():
+        others = int(rng.integers(1, 2 * block_size))
+        pool.reserve(row, others, others)
+    for row in rng.permutation(np.arange(1, num_blocks)).tolist():
         pool.free(row)
+        if pool.free_slots >= num_blocks * block_size // 3 and pool.reserve(0, tokens, tokens) == OK:
+            break
     return pool
 
 
 def translate(rng: np.random.Generator, seed: int) -> Question:
     """Ask which physical slot holds a token."""
     size = int(rng.choice(BLOCK_SIZES))
-    pool = _used_pool(rng, size, int(rng.integers(20, 33)))
-    tokens = int(rng.integers(1, 6 * size + 1))
-    while pool.reserve(0, tokens, tokens) != OK:
-        tokens = tokens // 2 + 1
+    tokens = int(rng.integers(2 * size + 1, 6 * size + 1))
+    pool = _used_pool(rng, size, int(rng.integers(24, 37)), tokens)
     token = int(rng.integers(0, tokens))
     table = pool.table(0)
     slot = int(slots_of(table, size)[token])
     block, offset = divmod(slot, size)
-    values = {"size": size, "token": token, "table": listed(table.tolist()), "last": len(table) - 1}
+    values = {"size": size, "token": token, "table": mapped(table.tolist()), "last": len(table) - 1}
     found = {"logical": token // size, "offset": offset, "block": block, "slot": slot}
     return Question(
         "translate",
@@ -95,8 +95,8 @@ def preemption(rng: np.random.Generator, seed: int) -> Question:
     events = [event for event in recording.events[1] if event[0] == "evict"]
     evicted = tuple(int(event[2]) for event in events)
     asking = [i for i in range(count) if lengths[i] % size == 0]
-    values = {"size": size, "blocks": num_blocks, "free": free, "tokens": listed(lengths.tolist()), "last": count - 1}
-    values |= {"held": listed(held.tolist()), "asking": listed(asking), "count": len(asking)}
+    values = {"size": size, "blocks": num_blocks, "free": free, "tokens": mapped(lengths.tolist()), "last": count - 1}
+    values |= {"held": mapped(held.tolist()), "asking": listed(asking), "count": len(asking)}
     working: list[Line] = [("quiz.preemption_1" if asking else "quiz.preemption_0", values)]
     for _, asked, victim, left in events:
         detail = {"asked": asked, "victim": victim, "free": left, "back": int(held[int(victim)])}

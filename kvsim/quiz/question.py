@@ -68,5 +68,10 @@ class Question:
 
 
 def listed(values: Sequence[int]) -> str:
-    """Write numbers side by side, for a line of a table."""
+    """Write numbers side by side."""
     return " ".join(str(value) for value in values)
+
+
+def mapped(values: Sequence[int]) -> str:
+    """Write numbers with their positions, so that a line is read alike from either side: ``0→7, 1→3``."""
+    return ", ".join(f"{i}→{value}" for i, value in enumerate(values))

@@ -14,6 +14,7 @@ from kvsim.quiz.question import Question
 STYLE = """
 body { font: 12pt/1.5 Georgia, "Noto Naskh Arabic", "Vazirmatn", serif; max-width: 44em; margin: 2em auto;
   padding: 0 1em; color: #111; background: #fff; }
+body:lang(fa) { font-family: "Vazirmatn", "Noto Sans Arabic", "Noto Naskh Arabic", serif }
 h1 { font-size: 1.4em } h2 { font-size: 1.05em; margin: 0 0 .3em }
 section { break-inside: avoid; margin: 0 0 1.6em }
 pre { font: 11pt/1.35 "DejaVu Sans Mono", monospace; direction: ltr; text-align: left; margin: .5em 0;
@@ -49,7 +50,7 @@ def as_text(questions: Sequence[Question], lang: str, *, answer: bool) -> str:
     parts = []
     for i, question in enumerate(questions, 1):
         head = say("quiz.question", lang, i=i, topic=title(question, lang))
-        lines = [f"{head} ({say('quiz.seed', lang, seed=question.seed)})", "", *paragraphs(question, lang)]
+        lines = [f"{head} ({say('quiz.seed', lang, seed=str(question.seed))})", "", *paragraphs(question, lang)]
         if answer:
             lines += ["", f"{say('quiz.answer', lang)}: {question.answer_text(lang)}"]
             lines += [f"  {line}" for line in question.solution(lang)]
@@ -107,7 +108,7 @@ def _answered(i: int, question: Question, lang: str) -> str:
 
 
 def _heading(i: int, question: Question, lang: str) -> str:
-    seed = escape(say("quiz.seed", lang, seed=question.seed))
+    seed = escape(say("quiz.seed", lang, seed=str(question.seed)))
     head = f"{number(i, lang)}. {escape(title(question, lang))}"
     return f'<h2>{head} <span class="seed">({seed})</span></h2>'
 

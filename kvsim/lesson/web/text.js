@@ -18,7 +18,9 @@ function shown(value) {
 function say(key, values = {}) {
   const phrase = DATA.phrases[key];
   const text = phrase ? phrase[language] : key;
-  return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? shown(values[name]) : whole));
+  const filled = text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? shown(values[name]) : whole));
+  // digits after a Latin word would join it, and be read before it
+  return RIGHT_TO_LEFT.includes(language) ? filled.replace(/([A-Za-z)])(?= [۰-۹])/g, "$1\u200f") : filled;
 }
 
 function sayEvent(event) {

@@ -50,8 +50,12 @@ def saturation_per_s() -> float:
 @cache
 def requests(num_requests: int, load: float) -> RequestStream:
     """Draw requests that come at a share of saturation."""
-    rate = load * saturation_per_s()
-    return load_workload("sharegpt").sample(num_requests=num_requests, rate_per_s=rate, seed=0)
+    return at_rate(num_requests, load * saturation_per_s())
+
+
+def at_rate(num_requests: int, rate_per_s: float) -> RequestStream:
+    """Draw requests."""
+    return load_workload("sharegpt").sample(num_requests=num_requests, rate_per_s=rate_per_s, seed=0)
 
 
 def pool(block_size: int = 16) -> PagedAllocator:

@@ -72,19 +72,26 @@ def paged_in_c(batch: int) -> CPool:
     return CPool(batch * blocks_a_row, BLOCK_SIZE, batch, blocks_a_row)
 
 
-def churning(num_tokens: np.ndarray) -> tuple[Work, Work]:
-    """Return reserve and free as works, compiled and in C."""
+def churning(num_tokens: np.ndarray) -> tuple[Work, Work, int]:
+    """Return reserve and free as works, compiled and in C, and the sequences that each run reserves for."""
     batch = len(num_tokens)
     blocks = int((-(-num_tokens // BLOCK_SIZE)).sum())
     rounds = max(1, BLOCKS_A_RUN // max(blocks, 8 * batch))
     ours, theirs = paged(batch).state, paged_in_c(batch)
-    return lambda: lambda: churn(ours, num_tokens, rounds), lambda: lambda: theirs.churn(num_tokens, rounds)
+
+    def prepare() -> Callable[[], object]:
+        return lambda: churn(ours, num_tokens, rounds)
+
+    def prepare_in_c() -> Callable[[], object]:
+        return lambda: theirs.churn(num_tokens, rounds)
+
+    return prepare, prepare_in_c, rounds * batch
 
 
 def growing(batch: int) -> tuple[Work, Work, int]:
     """Return append as works, compiled and in C, and the tokens that each run appends.
 
-    Each run begins with a fresh pool whose rows hold 1 to 16 tokens, so that as many cross a boundary in each iteration.
+    Each run begins with a fresh pool whose rows hold 1 to 16 tokens: as many cross a boundary in each iteration.
     """
     rounds = min(LONG - BLOCK_SIZE, TOKENS_A_RUN // batch)
     order = np.arange(batch)

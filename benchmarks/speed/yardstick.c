@@ -100,6 +100,10 @@ void churn(pool *p, const i64 *num_tokens, i64 n, i64 rounds) {
     }
 }
 
+void grow(pool *p, const i64 *order, i64 num_rows, i64 rounds) {
+    for (i64 r = 0; r < rounds; r++) pool_append(p, order, num_rows, 1);
+}
+
 /* --- the paged leap --- */
 
 typedef struct {

@@ -51,6 +51,19 @@ class CPool:
     def __del__(self) -> None:
         self._c.pool_delete(self.pointer)
 
+    def reserve(self, row: int, num_tokens: int, final_tokens: int) -> int:
+        """Give a row its blocks at admission."""
+        numbers = [ctypes.c_int64(x) for x in (row, num_tokens, final_tokens, 0)]
+        return int(self._c.pool_reserve(self.pointer, *numbers))
+
+    def churn(self, num_tokens: np.ndarray, rounds: int) -> None:
+        """Reserve for a batch of sequences, then free them all, several times."""
+        self._c.churn(self.pointer, longs(num_tokens), ctypes.c_int64(len(num_tokens)), ctypes.c_int64(rounds))
+
+    def grow(self, order: np.ndarray, rounds: int) -> None:
+        """Append a token to each row of a batch, several times."""
+        self._c.grow(self.pointer, longs(order), ctypes.c_int64(len(order)), ctypes.c_int64(rounds))
+
 
 def simulate(setup: Setup) -> tuple[np.ndarray, Totals]:
     """Run a setup with on-demand paging; return outcomes, shape (6, n), and the totals that the yardstick keeps."""

@@ -69,7 +69,8 @@ def test_a_malformed_row_is_named(tmp_path, row, said):
     [
         (b"", "the file is empty"),
         (b"\n\n", "the file is empty"),
-        (b"TIMESTAMP,ContextTokens\n2023-11-16 18:15:46.0,5\n", "no format that kvsim knows has the columns"),
+        (b"TIMESTAMP,ContextTokens\n2023-11-16 18:15:46.0,5\n", "field 'GeneratedTokens': looks like azure"),
+        (b"when,what\n1,2\n", "no format that kvsim knows has the columns"),
         (AZURE.splitlines()[0].encode(), "holds no request"),
         (bytes(range(256)) * 8, "binary file"),
         (AZURE.encode("utf-16"), "UTF-16"),
@@ -79,7 +80,7 @@ def test_a_malformed_row_is_named(tmp_path, row, said):
         (gzip.compress(AZURE.encode() * 50)[:-40], "ends early"),
         (gzip.compress(AZURE.encode())[:10] + b"\xff" * 40, "damaged"),
     ],
-    ids=["empty", "blank", "column", "header-only", "binary", "utf16", "utf16-no-bom", "lfs", "html", "cut", "damaged"],
+    ids=["empty", "blank", "column", "columns", "header-only", "binary", "utf16", "utf16-no-bom", "lfs", "html", "cut", "damaged"],
 )
 def test_what_is_no_trace_is_told_in_one_line(tmp_path, content, said):
     with pytest.raises(TraceError, match=said) as caught:

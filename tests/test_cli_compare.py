@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from commands import run_all, run_one
+from traffic_shared import TRACES, needs_traces
+
+from kvsim.names import ALLOCATORS
 
 SMALL = ["compare", "--requests", "120", "--json"]
 TRACE = (
@@ -135,3 +138,19 @@ def test_a_closed_loop_runs() -> None:
     paged = json.loads(done.out)["systems"][-1]
     assert paged["unfinished"] == 0
     assert paged["used"] > 0
+
+
+@needs_traces
+def test_the_azure_conversation_trace_to_the_last_row() -> None:
+    """19,366 rows on Llama-3-8B, A100-80GB: every one finishes, or is rejected for a reason that is said."""
+    trace = str(TRACES / "azure_llm_inference_2023_conv.csv")
+    names = [word for name in ALLOCATORS for word in ("--allocator", name)]
+    setting = ["--model", "Llama-3-8B", "--gpu", "A100-80GB", "--pool", "40GiB", "--block-size", "16"]
+    done = run_one("compare", "--workload", trace, *setting, *names, "--json")
+    assert done.code == 0, done.err
+    systems = json.loads(done.out)["systems"]
+    assert len(systems) == 7
+    for system in systems:
+        assert system["finished"] + sum(system["rejected"].values()) + system["unfinished"] == 19_366
+        assert system["unfinished"] == 0
+        assert set(system["rejected"]) <= {"longer than max_model_len", "larger than the pool can serve"}

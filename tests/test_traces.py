@@ -80,7 +80,20 @@ def test_a_malformed_row_is_named(tmp_path, row, said):
         (gzip.compress(AZURE.encode() * 50)[:-40], "ends early"),
         (gzip.compress(AZURE.encode())[:10] + b"\xff" * 40, "damaged"),
     ],
-    ids=["empty", "blank", "column", "columns", "header-only", "binary", "utf16", "utf16-no-bom", "lfs", "html", "cut", "damaged"],
+    ids=[
+        "empty",
+        "blank",
+        "column",
+        "columns",
+        "header-only",
+        "binary",
+        "utf16",
+        "utf16-no-bom",
+        "lfs",
+        "html",
+        "cut",
+        "damaged",
+    ],
 )
 def test_what_is_no_trace_is_told_in_one_line(tmp_path, content, said):
     with pytest.raises(TraceError, match=said) as caught:

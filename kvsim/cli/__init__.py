@@ -28,7 +28,18 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-class LazyGroup(click.Group):
+class NearestGroup(click.Group):
+    """A group that offers the nearest name for one that it does not know."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Refuse an unknown command with the nearest known one."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            raise unknown(f"command of {ctx.info_name}", args[0], known)
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(NearestGroup):
     """A group that imports a command's module only when that command is run."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -43,17 +54,10 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Refuse an unknown command with the nearest known one."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise unknown("command", args[0], COMMANDS)
-        return super().resolve_command(ctx, args)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any of them."""
-        if COMMANDS:
-            with formatter.section("Commands"):
-                formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -65,7 +69,7 @@ def cli() -> None:
 def main() -> NoReturn:
     """Run the command line: exit code 0, 2 for input that cannot be meant, 130 for Ctrl-C."""
     try:
-        cli.main(standalone_mode=False)
+        cli.main(prog_name="kvsim", standalone_mode=False)
     except click.ClickException as error:
         fail(error.format_message())
     except KvsimError as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kvsim.cli import NearestGroup
 from kvsim.cli.memory_options import (
     CACHE,
     MODEL,
@@ -24,7 +25,6 @@ from kvsim.cli.memory_options import (
     chosen_weights,
     size_or_none,
 )
-from kvsim.errors import unknown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,17 +34,7 @@ if TYPE_CHECKING:
 USUAL_BITS = (32, 16, 8, 4)
 
 
-class _Group(click.Group):
-    """A group that offers the nearest name for one that it does not know."""
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Refuse an unknown command with the nearest known one."""
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
-            raise unknown("command of kvsim memory", args[0], self.commands)
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_Group, invoke_without_command=True)
+@click.group(cls=NearestGroup, invoke_without_command=True)
 @click.pass_context
 def memory(ctx: click.Context) -> None:
     """Weights, KV cache, what fits a device, and what training needs."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kvsim.errors import ConfigError, unknown
+from kvsim.cli import NearestGroup
+from kvsim.errors import ConfigError
 
 if TYPE_CHECKING:
     from kvsim.requests import RequestStream
@@ -52,17 +53,7 @@ def reading(command: Command) -> Command:
     return command
 
 
-class _Group(click.Group):
-    """A group that offers the nearest name for one that it does not know."""
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Refuse an unknown command with the nearest known one."""
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
-            raise unknown("command of kvsim trace", args[0], self.commands)
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_Group, invoke_without_command=True)
+@click.group(cls=NearestGroup, invoke_without_command=True)
 @click.pass_context
 def trace(ctx: click.Context) -> None:
     """Look at request traces, convert them, fit workloads to them, and draw streams."""

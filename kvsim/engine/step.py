@@ -132,17 +132,12 @@ class Step:
         self.prefill = 0
         if evicted:
             self.bound = k.BY_MEMORY
-        elif not self._static:
-            self.admit()
-        elif not self.running:
-            self.admit_batch()
-        head = self.waiting_head() if self.waiting or not self.running else None
+        if evicted or (self._static and self.running):
+            head = self.waiting_head() if self.waiting else None
+        else:
+            head = self.admit()
         if not self.running:
-            if head is not None and not evicted:
-                needed = self.prompt[head] + self.outcome[head][k.PROGRESS]
-                raise StalledError(head, needed=needed, free=self.allocator.free_slots)
-            self.rates = IDLE_RATES
-            return head is not None and self.begin()
+            return self._nothing_runs(evicted)
         if head is None:
             self._queue_empty()
         used, promised, requested, held = self.allocator.totals()
@@ -159,6 +154,23 @@ class Step:
         if self.setup.observe is not None:
             self.setup.observe(self)
         return True
+
+    def _nothing_runs(self, evicted: int) -> bool:
+        """Begin again if the last running request has just been evicted; rest if nobody waits.
+
+        Raises
+        ------
+        StalledError
+            Somebody waits, and the empty pool does not take them.
+        """
+        self.rates = IDLE_RATES
+        head = self.waiting_head()
+        if head is None:
+            return False
+        if evicted:
+            return self.begin()
+        needed = self.prompt[head] + self.outcome[head][k.PROGRESS]
+        raise StalledError(head, needed=needed, free=self.allocator.free_slots)
 
     def end(self) -> None:
         """End an iteration: accounts, first tokens, completions."""
@@ -229,43 +241,33 @@ class Step:
             return self.head
         return None
 
-    def admit(self) -> None:
-        """Admit from the head of the queue, without skipping, while memory and the caps allow it."""
-        decoding = len(self.running)
-        while True:
-            request = self.waiting_head() if self.waiting else None
-            if request is None:
-                self.bound = k.BY_ARRIVALS
-                return
+    def admit(self) -> int | None:
+        """Admit from the head of the queue, without skipping, while memory and the caps allow it; return who is left.
+
+        A static batch is formed in the same way from what waits now, and padded to its longest prompt.
+        """
+        decoding, longest = len(self.running), 0
+        self.bound = k.BY_ARRIVALS
+        request = self.waiting_head() if self.waiting else None
+        while request is not None:
+            tokens = self.prompt[request] + self.outcome[request][k.PROGRESS]
             if len(self.running) >= self._max_seqs:
                 self.bound = k.BY_SEQS
-                return
-            tokens = self.prompt[request] + self.outcome[request][k.PROGRESS]
-            if self.running and decoding + self.prefill + tokens > self._max_batched:
+                break
+            over = decoding + self.prefill + tokens > self._max_batched
+            if over and self.running and not self._static:
                 self.bound = k.BY_BUDGET
-                return
+                break
             if not self.seat(request, tokens):
                 self.bound = k.BY_MEMORY
-                return
+                break
             self.prefill += tokens
-
-    def admit_batch(self) -> None:
-        """Form a static batch of what waits now, padded to its longest prompt."""
-        longest = 0
-        while True:
-            request = self.waiting_head()
-            if request is None:
-                self.bound = k.BY_ARRIVALS
-                break
-            if len(self.running) >= self._max_seqs:
-                self.bound = k.BY_SEQS
-                break
-            if not self.seat(request, self.prompt[request]):
-                self.bound = k.BY_MEMORY
-                break
-            longest = max(longest, self.prompt[request])
-        self.prefill = len(self.running) * longest
-        self.batch_end = max((seat.last for seat in self.running), default=k.FOREVER)
+            longest = max(longest, tokens)
+            request = self.waiting_head() if self.waiting else None
+        if self._static:
+            self.prefill = len(self.running) * longest
+            self.batch_end = max((seat.last for seat in self.running), default=k.FOREVER)
+        return request
 
     def seat(self, request: int, tokens: int) -> bool:
         """Admit a request if there is memory for it."""

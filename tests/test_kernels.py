@@ -63,6 +63,7 @@ def joined(account: np.ndarray, integral: int) -> int:
     return high * k.LIMB + low
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, k.LIMB - 1), max_size=20))
 @example([k.LIMB - 1, 1, k.LIMB - 1, k.LIMB - 1])
 def test_add_carries(amounts: list[int]) -> None:
@@ -73,6 +74,7 @@ def test_add_carries(amounts: list[int]) -> None:
     assert not account[[0, 1, 4, 5]].any()
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**62 - 1)), max_size=10))
 @example([(2**31 - 1, 2**62 - 1)] * 3)
 @example([(2**31 - 1, 2**31 - 1), (2**31 - 1, 2**31), (1, 2**31), (2**31 - 1, 2**31 + 1)])
@@ -92,6 +94,7 @@ def naive_mix(numbers: tuple[int, int, int, int], multiplier: int) -> int:
     return (h * h + multiplier) % PRIME
 
 
+@settings(deadline=None)
 @given(*[st.integers(0, 2**40)] * 4)
 def test_mix(iteration: int, request: int, logical: int, physical: int) -> None:
     for multiplier in (1_000_003, 69_621):
@@ -101,12 +104,12 @@ def test_mix(iteration: int, request: int, logical: int, physical: int) -> None:
 
 @pytest.mark.parametrize("engine", ["step", "leap"])
 def test_digest_of_a_run_by_hand(engine: str) -> None:
-    """Blocks of 2: request 0 begins with blocks 0 and 1, takes 2 in its third iteration; request 1 begins with 3."""
+    """Blocks of 2: request 0 begins with 0 and 1, request 1 has 2 for one iteration, which 0 takes in its third."""
     columns = ([0, 0], [3, 1], [4, 1])
     stream = RequestStream(*(np.array(column) for column in columns))
     pool = PagedAllocator(12, 2, max_model_len=8)
     result = simulate(stream, pool, latency=LATENCY, max_model_len=8, engine=engine, digest=True)
-    entries = [(0, 0, 0, 0), (0, 0, 1, 1), (0, 1, 0, 2), (2, 0, 2, 3)]
+    entries = [(0, 0, 0, 0), (0, 0, 1, 1), (0, 1, 0, 2), (2, 0, 2, 2)]
     sums = [sum(naive_mix(entry, multiplier) for entry in entries) % PRIME for multiplier in (1_000_003, 69_621)]
     assert list(result.digest) == sums
 
@@ -171,7 +174,7 @@ def test_churn_agrees_with_twin(placement: str) -> None:
             assert real.free_extents() == sorted(twin.free_set)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40))
 def test_best_fit_takes_the_smallest_then_the_lowest(gaps: list[int]) -> None:
     """Holes of given sizes between single slots: each size is served from the smallest hole, ties from the lowest."""
@@ -196,7 +199,7 @@ def test_the_watermark_is_for_admission_only() -> None:
     for engine in ("step", "leap"):
         for blocks, together in ((9, False), (10, True)):
             pool = PagedAllocator(blocks, 1, max_model_len=9)
-            scheduler = Scheduler(watermark=0.2)
+            scheduler = Scheduler(watermark=0.25)
             result = simulate(stream, pool, latency=LATENCY, scheduler=scheduler, max_model_len=9, engine=engine)
             assert (result.requests.admission.tolist() == [0, 0]) == together
 

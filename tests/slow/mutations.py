@@ -234,7 +234,8 @@ def main() -> None:
     verdict, seconds = run_tests(unparsed(ast.parse(source)), None)
     if verdict != "passed":
         sys.exit(f"the tests fail without any mutation: {verdict}")
-    print(f"{len(possible):,} mutations are possible, {len(drawn)} drawn by seed {options.seed}; tests take {seconds:.0f} s")
+    print(f"{len(possible):,} mutations are possible, {len(drawn)} drawn by seed {options.seed}")
+    print(f"without any, the tests take {seconds:.0f} s", flush=True)
     limit = 5 * seconds + 30
     unexplained = 0
     with ThreadPoolExecutor(options.jobs) as pool:

@@ -6,8 +6,8 @@ import json
 import re
 import shutil
 import string
-import subprocess
 import sys
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kvsim.cli import main
 from kvsim.errors import ConfigError
 from kvsim.lesson import SCENARIOS, load_lesson, make_page
 from kvsim.lesson.page import MODULES, lesson_data
@@ -238,16 +239,19 @@ def test_a_page_that_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None
 # --- the commands ---
 
 
-def kvsim(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    code = "import sys; from kvsim.cli import main; sys.argv[0] = 'kvsim'; main()"
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=cwd, check=False
-    )
+@pytest.fixture
+def kvsim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Run the command in this process, in an empty folder; returns code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
 
+    def run(*arguments: str) -> tuple[Any, str, str]:
+        monkeypatch.setattr(sys, "argv", ["kvsim", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        said = capsys.readouterr()
+        return left.value.code, said.out, said.err
 
-@pytest.fixture(autouse=True)
-def _found_from_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(str(files("kvsim"))).parent))
+    return run
 
 
 @pytest.mark.parametrize(
@@ -267,23 +271,22 @@ def _found_from_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
         (["quiz", "--out", "nowhere/quiz.html"], "nowhere/quiz.html: there is no folder 'nowhere'"),
     ],
 )
-def test_wrong_input_is_one_line_and_writes_nothing(arguments: list[str], message: str, tmp_path: Path) -> None:
-    done = kvsim(*arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert message in done.stderr
+def test_wrong_input_is_one_line_and_writes_nothing(
+    arguments: list[str], message: str, kvsim: Callable[..., Any], tmp_path: Path
+) -> None:
+    code, out, err = kvsim(*arguments)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert message in err
     assert not list(tmp_path.iterdir())
 
 
-def test_lesson_and_quiz_on_the_command_line(tmp_path: Path) -> None:
-    done = kvsim("lesson", "paging", "--lang", "fa", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_lesson_and_quiz_on_the_command_line(kvsim: Callable[..., Any], tmp_path: Path) -> None:
+    assert kvsim("lesson", "paging", "--lang", "fa")[0] == 0
     data = data_of((tmp_path / "lesson.html").read_text())
     assert data["lang"] == "fa"
     assert [lesson["name"] for lesson in data["lessons"]] == ["paging"]
-    done = kvsim("quiz", "translate", "--seed", "3", "--answer", cwd=tmp_path)
-    assert "Answer: " in done.stdout
+    assert "Answer: " in kvsim("quiz", "translate", "--seed", "3", "--answer")[1]
     assert [path.name for path in tmp_path.iterdir()] == ["lesson.html"]
 
 

@@ -55,18 +55,18 @@ function openLesson(lesson, step = 0) {
   pause();
   Object.assign(page, { lesson, step: 0, hovered: null, chosen: null });
   page.step = clamp(step);
-  const hooks = { seek: seekByHand, hover: (who) => who !== page.hovered && ((page.hovered = who), draw()), choose };
-  page.panels = lesson.systems.map((_, system) => new Panel(lesson, system, hooks));
-  hooks.hover = (who) => {
-    page.hovered = who;
-    draw();
-  };
+  page.panels = lesson.systems.map((_, system) => new Panel(lesson, system, { seek: seekByHand, hover, choose }));
   $("panels").replaceChildren(...page.panels.map((panel) => panel.node));
   $("panels").dataset.count = page.panels.length;
   $("slider").max = lesson.last;
   $("lessons").value = lesson.name;
   quiz.choose(lesson.topic);
   translate();
+}
+
+function hover(who) {
+  page.hovered = who;
+  draw();
 }
 
 function choose(who) {

@@ -64,7 +64,6 @@ class MemoryView {
 
   draw(step, request) {
     const pen = prepare(this.canvas, this.width, this.height);
-    this.step = step;
     pen.textBaseline = "middle";
     this.drawSlots(pen, step);
     this.drawLines(pen, step);

@@ -161,7 +161,7 @@ class Panel {
     const { owner, kind } = this.recording.cells(this.frame);
     const size = this.recording.block_size;
     const request = owner[slot];
-    const values = { slot, request, kind: say("kind." + KINDS[kind[slot]] + "_hint") };
+    const values = { slot, request, kind: say("kind." + KINDS[kind[slot]]) };
     if (size) Object.assign(values, { block: Math.floor(slot / size), offset: slot % size });
     if (request < 0) return say(size ? "ui.block_free" : "ui.slot_free", values);
     const stay = this.recording.stayOf(request, this.frame);

@@ -1288,12 +1288,12 @@ def advance(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: in
             end(blocks, extents, run)
             if clock[NUM_COMPLETED]:
                 return COMPLETED
-        if budget <= 0:
-            return PAUSED
         if clock[SETTLED]:
             budget -= leap(blocks, extents, run, horizon, budget)
         if clock[NOW] >= horizon:
             return REACHED
+        if budget <= 0:
+            return PAUSED
         budget -= 1
         state = begin(blocks, extents, run)
         if state == STALLED:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -147,7 +151,8 @@ class Leap:
         """Run up to a time, or until someone has to be told something; say which (see ``_kernels.advance``)."""
         if self.setup.check:
             budget = 1
-        state = int(k.advance(self._blocks, self._extents, self._run, horizon, budget))
+        with _said_if_it_takes_long():
+            state = int(k.advance(self._blocks, self._extents, self._run, horizon, budget))
         if state == k.STALLED:
             self._stalled()
         if self.setup.check:
@@ -198,6 +203,21 @@ class Leap:
         check_ledger(split, capacity=allocator.capacity)
         if self.setup.check >= 2:
             allocator.verify()
+
+
+@contextmanager
+def _said_if_it_takes_long() -> Iterator[None]:
+    """Say on stderr what the first call in a process is doing, where it has to compile the kernels."""
+    if not hasattr(k.advance, "signatures") or k.advance.signatures:
+        yield
+        return
+    text = "kvsim: compiling kernels, which takes some seconds and happens once"
+    timer = threading.Timer(1.0, lambda: print(text, file=sys.stderr, flush=True))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _no_blocks() -> k.Blocks:

@@ -49,6 +49,9 @@ from kvsim.requests import IntArray
 
 OK, LATER, NEVER = k.OK, k.LATER, k.NEVER
 
+# slots x ns of an iteration must fit 62 bits
+MOST_SLOTS = 2**31
+
 RESERVATIONS = {"on-demand": k.ON_DEMAND, "max": k.MAX, "pow2": k.POW2, "oracle": k.ORACLE}
 PLACEMENTS = {"paged": k.PAGED, "buddy": k.BUDDY, "first-fit": k.FIRST_FIT, "best-fit": k.BEST_FIT}
 
@@ -117,8 +120,8 @@ def make_allocator(
 
 def _positive(**numbers: int) -> None:
     for name, number in numbers.items():
-        if number < 1:
-            raise ConfigError(f"{name} is {number}; at least 1 is expected")
+        if not 1 <= number < MOST_SLOTS:
+            raise ConfigError(f"{name} is {number}; a number from 1 to {MOST_SLOTS - 1} is expected")
 
 
 class PagedAllocator:

@@ -216,6 +216,7 @@ def test_corruption_is_named() -> None:
         ({"name": "paged", "block_size": 0}, "block_size is 0"),
         ({"name": "paged", "capacity": 7}, "smaller than one block"),
         ({"name": "max", "capacity": 0}, "capacity is 0"),
+        ({"name": "paged", "capacity": 2**31}, "capacity is 2147483648"),
     ],
 )
 def test_bad_settings(kwargs: dict, message: str) -> None:

@@ -737,7 +737,7 @@ NO_BACKLOG, BEFORE_WINDOW, IN_WINDOW, AFTER_WINDOW = 0, 1, 2, 3
 class Run(NamedTuple):
     """A server, its queue and its accounts.
 
-    ``clock`` (38,) scalars; ``latency`` see ``iteration_ns``; ``requests`` (3, n); ``outcome`` (7, n); ``order``
+    ``clock`` (39,) scalars; ``latency`` see ``iteration_ns``; ``requests`` (3, n); ``outcome`` (7, n); ``order``
     (rows,) the running rows by (arrival, index); ``seats`` (5, rows); ``free_rows`` (rows,) a stack; ``preempted``
     (rows,) a stack of requests, the earliest on top; ``completed`` (rows,) requests that someone waits for; ``due`` (3,
     block size); ``account`` (24,) as it stands at ACCOUNTED; ``timeline`` (bins + 1, 24) accounts at multiples of

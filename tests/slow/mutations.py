@@ -17,6 +17,7 @@ import argparse
 import ast
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -217,8 +218,8 @@ def tested(folder: Path, limit_s: int) -> str:
 
 def cpu_of_children() -> float:
     """CPU seconds of the processes that have ended so far."""
-    times = os.times()
-    return times.children_user + times.children_system
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 def explained(mutation: Mutation, known: list[dict[str, str]]) -> str | None:
@@ -237,7 +238,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     source = (ROOT / KERNELS).read_text()
-    known = tomllib.loads(Path(__file__).with_name("survivors.toml").read_text())["survivor"]
+    known = tomllib.loads(Path(__file__).with_name("survivors.toml").read_text()).get("survivor", [])
     possible = places(source)
     drawn = [mutated(source, place) for place in random.Random(options.seed).sample(possible, options.number)]
     verdict = run_tests(unparsed(ast.parse(source)), 3600)

@@ -19,6 +19,8 @@ from kvsim.errors import KvsimError, unknown
 COMMANDS: dict[str, tuple[str, str]] = {
     "capacity": ("capacity", "The highest request rate at which an objective holds."),
     "compare": ("compare", "The same requests through several allocators: where the memory goes, what it costs."),
+    "memory": ("memory", "Weights, KV cache, what fits a device, and what training needs."),
+    "reproduce": ("reproduce", "The vLLM paper's tables and figures, published beside simulated."),
     "sweep": ("sweep", "Every combination of settings, every seed: a tidy table that can be resumed."),
     "memory": ("memory", "Weights, KV cache, what fits a device, and what training needs."),
     "workloads": ("workloads", "What there is to serve, with the means of each."),

@@ -11,7 +11,7 @@ FLOPS_EFFICIENCY = 0.7
 BANDWIDTH_EFFICIENCY = 0.9
 
 # (model, device) -> what benchmarks/calibration/fit_latency.py prints; fitted to the contiguous baselines of the vLLM
-# paper's Figures 12a and 12d, never to what paging does there
+# paper's Figure 12, never to what paging does there
 _FITTED: dict[tuple[str, str], Affine] = {
     ("OPT-13B", "A100-40GB"): Affine(
         fixed_ns=29_122_852.6,
@@ -20,6 +20,22 @@ _FITTED: dict[tuple[str, str], Affine] = {
         context_ns=1_242.8,
         origin="fitted",
         source="low load and rates at 0.5 s/token of max, pow2, oracle in the vLLM paper's Figures 12a and 12d",
+    ),
+    ("OPT-66B", "4xA100-40GB"): Affine(
+        fixed_ns=50_625_300.2,
+        sequence_ns=843_538.9,
+        prefill_ns=89_202.8,
+        context_ns=201.8,
+        origin="fitted",
+        source="low load and rates at 0.5 s/token of max, pow2, oracle in the vLLM paper's Figure 12b",
+    ),
+    ("OPT-175B", "8xA100-80GB"): Affine(
+        fixed_ns=78_452_045.2,
+        sequence_ns=48_077.6,
+        prefill_ns=22_245.2,
+        context_ns=1_073.1,
+        origin="fitted",
+        source="low load and rates at 0.5 s/token of max, pow2, oracle in the vLLM paper's Figure 12c",
     ),
 }
 

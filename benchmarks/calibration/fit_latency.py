@@ -123,8 +123,8 @@ class Fit:
         def residuals(scaled: np.ndarray) -> np.ndarray:
             return self.weighted(scaled * self.start)
 
-        guess = np.array([1.5, 2.0, 0.3, 2.0])
-        options = {"diff_step": 0.02, "xtol": 1e-3, "ftol": 1e-3, "max_nfev": 20}
+        guess = np.array([1.5, 2.5, 0.2, 2.1])
+        options = {"diff_step": 0.1, "xtol": 1e-4, "ftol": 1e-4, "max_nfev": 20}
         self.constants = least_squares(residuals, guess, bounds=(0, np.inf), **options).x * self.start
 
     def sensitivities(self, step: float = 0.05) -> np.ndarray:

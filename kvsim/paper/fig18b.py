@@ -25,8 +25,8 @@ SEEDS = 3
 KERNEL = "figure-18"
 USUAL = 16
 OVERLOADED = (
-    "in overload a latency grows with the missing throughput: these are a loss of 10 % where 3 % are published; attention "
-    "has a larger share of an Alpaca iteration here (context constant of ShareGPT) than it seems to have had there"
+    "in overload a latency grows with the missing throughput, so that a few percent of it make a factor; attention has "
+    "a larger share of an Alpaca iteration here (one context constant for both workloads) than it seems to have there"
 )
 
 

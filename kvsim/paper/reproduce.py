@@ -14,6 +14,7 @@ import kvsim
 from kvsim.errors import ConfigError, unknown
 from kvsim.experiments.workers import Workers
 from kvsim.paper import ITEMS, fig1, fig2, fig3, fig11, fig12, fig13, fig18b, table1
+from kvsim.paper.published import PANELS
 from kvsim.paper.report import Reproduction, Row
 
 _RUNNERS: dict[str, Callable[[Workers], Reproduction]] = {
@@ -22,7 +23,6 @@ _RUNNERS: dict[str, Callable[[Workers], Reproduction]] = {
     "fig2": fig2.reproduce,
     "fig3": lambda _: fig3.reproduce(),
     "fig11": lambda _: fig11.reproduce(),
-    "headline": fig12.reproduce_headline,
     "fig13": fig13.reproduce,
     "fig18b": fig18b.reproduce,
 }
@@ -60,12 +60,18 @@ def reproduce(
         Called with an item's name before it begins.
     """
     results = []
+    chosen = workers or Workers()
+    panels = fig12.Panels(chosen)
     for item in chosen_items(names):
         if progress:
             progress(item)
         began = time.monotonic()
-        runner = _RUNNERS.get(item)
-        result = runner(workers or Workers()) if runner else fig12.reproduce_panel(item, workers or Workers())
+        if item == "headline":
+            result = fig12.reproduce_headline(panels)
+        elif item in PANELS:
+            result = fig12.reproduce_panel(item, panels)
+        else:
+            result = _RUNNERS[item](chosen)
         result.seconds = time.monotonic() - began
         results.append(result)
     return results

@@ -97,7 +97,7 @@ def key_of(unit: Unit) -> str:
     except KvsimError as error:
         parts["unresolved"] = str(error)
     else:
-        parts["resolved"] = resolved.describe()
+        parts["resolved"] = {name: value for name, value in resolved.describe().items() if name != "engine"}
         parts["model"], parts["device"] = repr(resolved.model), repr(resolved.device)
     for name in (scenario.workload, scenario.latency, scenario.kernel_table):
         if name is not None and Path(name).is_file():

@@ -14,10 +14,10 @@ BANDWIDTH_EFFICIENCY = 0.9
 # paper's Figure 12, never to what paging does there
 _FITTED: dict[tuple[str, str], Affine] = {
     ("OPT-13B", "A100-40GB"): Affine(
-        fixed_ns=29_122_852.6,
-        sequence_ns=231_797.0,
-        prefill_ns=99_811.2,
-        context_ns=1_242.8,
+        fixed_ns=28_221_600.9,
+        sequence_ns=271_000.9,
+        prefill_ns=69_698.7,
+        context_ns=1_251.6,
         origin="fitted",
         source="low load and rates at 0.5 s/token of max, pow2, oracle in the vLLM paper's Figures 12a and 12d",
     ),

@@ -31,8 +31,8 @@ FACTOR = 0.5  # FasterTransformer: within a factor of 1.5
 STATIC_BATCH = {"fig12d": 32, "fig12e": 8, "fig12f": 16}
 
 STATIC = (
-    "its scheduler is told in a sentence; constants are measured for OPT-13B and stretched to its low-load points for the "
-    "others; on several devices its published curve bends earlier than a batch of what fits at 2048 tokens explains"
+    "its scheduler is told in a sentence; constants are measured for OPT-13B and stretched to its low-load points for "
+    "the others; on several devices its published curve bends earlier than a batch that fits at 2048 tokens explains"
 )
 UNTOLD = (
     "one ShareGPT panel does not tell the time of a sequence from that of its context, which Alpaca's short sequences "
@@ -114,8 +114,8 @@ def simulate(panel: str, systems: tuple[str, ...], workers: Workers, variant: Va
     units = []
     for system in systems:
         scenario = scenario_of(panel, system, variant.latency, variant.max_num_seqs)
-        start = 0.4 * published_rate(panel, system)
-        units += [Task(scenario, scenario.allocator[0], seed, GOAL, start, 1.5) for seed in range(seeds)]
+        start = 0.5 * published_rate(panel, system)
+        units += [Task(scenario, scenario.allocator[0], seed, GOAL, start, 1.25) for seed in range(seeds)]
     found: dict[int, Knee] = {}
     run_units(run_task, units, workers, lambda position, knee: found.update({position: knee}))
     knees = {system: [found[i * seeds + s] for s in range(seeds)] for i, system in enumerate(systems)}

@@ -170,18 +170,7 @@ def test_killed_ten_times_the_table_is_the_same(tmp_path: Path) -> None:
 
 def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None:
     store = tmp_path / "s.db"
-    arguments = [
-        *COMMAND[:-4],
-        "--requests",
-        "20000",
-        "--seeds",
-        "10",
-        "--allocator",
-        "paged",
-        "--jobs",
-        "1",
-        "--threads",
-    ]
+    arguments = [*COMMAND, "--requests", "20000", "--jobs", "1", "--threads"]
     run = subprocess.Popen(kvsim_command(*arguments, "--store", str(store)), stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 100
     while time.monotonic() < until:

@@ -172,8 +172,8 @@ def sweep(
         The sweep cannot be meant.
     """
     units = plan(scenario, vary)
-    keys = [key_of(unit) for unit in units] if store else []
-    known = store.get(keys) if store else {}
+    keys = [key_of(unit) for unit in units] if store is not None else []
+    known = store.get(keys) if store is not None else {}
     rows: dict[int, dict[str, Any]] = {
         position: known[key] for position, key in enumerate(keys) if key in known and known[key]["status"] == DONE
     }
@@ -182,7 +182,7 @@ def sweep(
     def done(index: int, row: dict[str, Any]) -> None:
         position = left[index]
         rows[position] = row
-        if store:
+        if store is not None:
             store.put(keys[position], row)
         if progress:
             progress(len(rows), len(units))

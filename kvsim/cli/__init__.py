@@ -22,8 +22,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "memory": ("memory", "Weights, KV cache, what fits a device, and what training needs."),
     "reproduce": ("reproduce", "The vLLM paper's tables and figures, published beside simulated."),
     "sweep": ("sweep", "Every combination of settings, every seed: a tidy table that can be resumed."),
-    "memory": ("memory", "Weights, KV cache, what fits a device, and what training needs."),
-    "trace": ("trace", "Look at request traces, convert them, fit workloads to them, draw streams."),
     "tune": ("tune", "Block size, pool, watermark or batch for a model, a card and traffic."),
     "workloads": ("workloads", "What there is to serve, with the means of each."),
     "trace": ("trace", "Look at request traces, convert them, fit workloads to them, draw streams."),

@@ -288,8 +288,7 @@ def measure(unit: Unit) -> Measurement:
 def _backlog(scenario: Scenario) -> dict[str, Any]:
     """Serve a backlog; return the summary and the tokens generated."""
     resolved = Resolved(scenario)
-    stream = resolved.stream(scenario.seed)
-    result = run_one(resolved, stream, "paged", scenario.placement, latency_of(resolved))
+    result = run_one(resolved, scenario.seed, "paged", scenario.placement, latency_of(resolved))
     if result.window is None:
         raise ConfigError(f"a backlog of {BACKLOG:,} requests is no backlog for {resolved.capacity:,} slots")
     return result.summary() | {"generated": result.accounts.total.generated}

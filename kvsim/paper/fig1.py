@@ -39,7 +39,7 @@ def measure(unit: tuple[Scenario, int]) -> dict[str, float]:
     scenario, batch = unit
     settings = {"max_num_seqs": batch, "requests": 60 * batch, "pool": "64GiB"}
     resolved = Resolved(scenario.model_copy(update=settings))
-    result = run_one(resolved, resolved.stream(0), "paged", "paged", latency_of(resolved))
+    result = run_one(resolved, 0, "paged", "paged", latency_of(resolved))
     summary = result.summary()
     held = summary["used"] + summary["reserved"] + summary["internal"]
     return {"tokens_per_s": summary["output_tokens_per_s"], "gib": held * resolved.pool_bytes / 2**30}

@@ -46,7 +46,7 @@ def measure(unit: tuple[Scenario, str, int]) -> Result:
     """Run one replicate."""
     scenario, allocator, seed = unit
     resolved = Resolved(scenario)
-    return run_one(resolved, resolved.stream(seed), allocator, scenario.placement, latency_of(resolved))
+    return run_one(resolved, seed, allocator, scenario.placement, latency_of(resolved))
 
 
 def shares(system: System) -> list[float]:

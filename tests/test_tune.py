@@ -89,10 +89,17 @@ def test_a_kernel_table_never_guesses(tmp_path: Path) -> None:
         with_kernel(steps, scenario, "paged")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "size,factor\n1,2\n", "block_size,factor\n0,1\n", "block_size,factor\n8,-1\n", "block_size,factor\n8\n",
-             "block_size,factor\n8,1\n8,2\n"],
-)  # fmt: skip
+REFUSED = [
+    "",
+    "size,factor\n1,2\n",
+    "block_size,factor\n0,1\n",
+    "block_size,factor\n8,-1\n",
+    "block_size,factor\n8\n",
+    "block_size,factor\n8,1\n8,2\n",
+]
+
+
+@pytest.mark.parametrize("text", REFUSED)
 def test_kernel_tables_are_refused(tmp_path: Path, text: str) -> None:
     table = tmp_path / "mine.csv"
     table.write_text(text)

@@ -62,6 +62,7 @@ STAIRS = {
     ("experiments", "store"),
     ("paper", "experiments"),
     ("paper", "intervals"),
+    ("paper", "plots"),
     ("plots", "experiments"),
     ("quiz", "lesson"),
     ("plots", "lesson"),

@@ -57,15 +57,15 @@ def print_capacities(found: Capacities) -> None:
     console = Console()
     title = f"Highest rate with {found.goal}"
     table = Table(title=title, title_justify="left")
-    for name, justify in (
-        ("allocator", "left"), ("requests/s", "right"), ("paged over it", "right"), ("binds", "left"),
-        *((f"+25 % {resource}", "right") for resource in RESOURCES),
-    ):  # fmt: skip
-        table.add_column(name, justify=justify, no_wrap=name == "requests/s")  # type: ignore[arg-type]
+    resources = [name for name in RESOURCES if any(system.elasticities for system in found.systems)]
+    for name in ("allocator", "requests/s", "paged over it", *(["binds"] if resources else [])):
+        table.add_column(name, justify="right" if name.startswith(("req", "paged")) else "left", no_wrap=True)
+    for name in resources:
+        table.add_column(f"+25 % {name}", justify="right")
     multiples = found.multiples()
     for system in found.systems:
-        multiple = _multiple(multiples.get(system.allocator))
-        table.add_row(system.allocator, _rate(system), multiple, system.binds or "-", *_gains(system))
+        cells = [system.allocator, _rate(system), _multiple(multiples.get(system.allocator))]
+        table.add_row(*cells, *([system.binds or "-", *_gains(system)] if resources else []))
     console.print(table)
     for system in found.systems:
         if system.status != HOLDS:

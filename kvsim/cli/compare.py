@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kvsim.cli.compare_more import Appended
 from kvsim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,9 +41,14 @@ QUIET_SECONDS = 2.0
 @click.option("--watermark", type=float, help="Share of the blocks kept free at admission.  [0.01]")
 @click.option("--scheduler", metavar="NAME", help="paper, or static (FasterTransformer).  [paper]")
 @click.option("--static-batch", type=int, help="Most requests in a static batch.  [what fits at max-model-len]")
+@click.option("--latency", metavar="NAME|FILE", help="affine, derived, compute-bound, roofline, or a CSV.  [affine]")
+@click.option("--kernel-table", metavar="NAME|FILE", help="Cost of a block size: figure-18 or a CSV.  [none]")
+@click.option("--headroom", type=int, help="Blocks kept free at admission a running sequence.  [0]")
 @click.option("--engine", metavar="NAME", help="auto, step or leap: the results are the same.  [auto]")
 @click.option("--seed", type=int, help="Seed of the first replicate.  [0]")
 @click.option("--seeds", type=int, help="Replicates: means with 95 % intervals.  [1]")
+@click.option("--at-latency", type=float, metavar="SECONDS", help="Append multiples at this normalized latency.")
+@click.option("--latency-models", is_flag=True, help="Append the comparison under every latency model.")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the figures.  [kvsim-out]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout; figures only with --out.")
 def compare(scenario: Path | None, out: Path | None, as_json: bool, **options: Any) -> None:
@@ -54,6 +60,7 @@ def compare(scenario: Path | None, out: Path | None, as_json: bool, **options: A
     from kvsim.scenario import Resolved, make_scenario, read_settings
     from kvsim.scheduler import scheduler_for
 
+    at_latency, latency_models = options.pop("at_latency"), options.pop("latency_models")
     settings = {} if scenario is None else read_settings(scenario)
     given = {key: value for key, value in options.items() if value not in (None, ())}
     if "rate" in given and "backlog" in settings and "backlog" not in given:
@@ -69,19 +76,21 @@ def compare(scenario: Path | None, out: Path | None, as_json: bool, **options: A
     scheduler_for(chosen).sequences(resolved.capacity, resolved.max_model_len)
     if not resolved.closed_loop:
         resolved.stream(chosen.seed)  # what is wrong with the input is said before anything heavy is imported
-    _run(resolved, out, as_json)
+    more = Appended(resolved, at_latency, latency_models)
+    _run(resolved, out, as_json, more)
 
 
-def _run(resolved: Resolved, out: Path | None, as_json: bool) -> None:
+def _run(resolved: Resolved, out: Path | None, as_json: bool, more: Appended) -> None:
     """Run, print, draw."""
     from kvsim.cli.compare_text import print_comparison
     from kvsim.experiments import compare as run_comparison
 
     result = run_comparison(resolved, progress())
     if as_json:
-        click.echo(json.dumps(result.to_dict(), indent=2, allow_nan=False))
+        click.echo(json.dumps(result.to_dict() | more.to_dict(), indent=2, allow_nan=False))
     else:
         print_comparison(result)
+        more.print()
     if out is not None or not as_json:
         folder = out or Path("kvsim-out")
         for path in draw(result, folder):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-NOT_SETTINGS = {"out", "as_json", "scenario"}
+NOT_SETTINGS = {"out", "as_json", "scenario", "at_latency", "latency_models"}
 SMALL_SECONDS = 5.0  # a sweep that takes no longer than this stays in the process
 SECONDS_A_REQUEST = 3e-6
 QUIET_SECONDS = 2.0

@@ -379,4 +379,6 @@ def _check(scenario: Scenario) -> None:
     """Refuse a scenario without arrivals at a rate."""
     if scenario.backlog:
         raise ConfigError("a capacity is a rate of arrivals: a backlog has none")
-    Resolved(at_rate(scenario, scenario.rate or 1.0)).stream(scenario.seed)
+    resolved = Resolved(at_rate(scenario, scenario.rate or 1.0))
+    latency_of(resolved)
+    resolved.stream(scenario.seed)

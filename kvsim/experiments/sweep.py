@@ -97,7 +97,7 @@ def key_of(unit: Unit) -> str:
     except KvsimError as error:
         parts["unresolved"] = str(error)
     else:
-        parts["resolved"] = resolved.describe()
+        parts["resolved"] = {name: value for name, value in resolved.describe().items() if name != "engine"}
         parts["model"], parts["device"] = repr(resolved.model), repr(resolved.device)
     for name in (scenario.workload, scenario.latency, scenario.kernel_table):
         if name is not None and Path(name).is_file():
@@ -172,8 +172,8 @@ def sweep(
         The sweep cannot be meant.
     """
     units = plan(scenario, vary)
-    keys = [key_of(unit) for unit in units] if store else []
-    known = store.get(keys) if store else {}
+    keys = [key_of(unit) for unit in units] if store is not None else []
+    known = store.get(keys) if store is not None else {}
     rows: dict[int, dict[str, Any]] = {
         position: known[key] for position, key in enumerate(keys) if key in known and known[key]["status"] == DONE
     }
@@ -182,7 +182,7 @@ def sweep(
     def done(index: int, row: dict[str, Any]) -> None:
         position = left[index]
         rows[position] = row
-        if store:
+        if store is not None:
             store.put(keys[position], row)
         if progress:
             progress(len(rows), len(units))

@@ -74,27 +74,25 @@ class Workers:
     @contextmanager
     def executor(self) -> Iterator[Executor]:
         """Start an executor, and stop it without waiting for what has not begun."""
-        executor, close = self._start()
+        if self.kind == "dask":
+            with _dask(str(self.address)) as executor:
+                yield executor
+            return
+        executor = self._start()
         try:
             yield executor
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
-            close()
 
-    def _start(self) -> tuple[Executor, Callable[[], None]]:
+    def _start(self) -> ThreadPoolExecutor | ProcessPoolExecutor:
         if self.kind == "threads":
-            return ThreadPoolExecutor(self.jobs), _nothing
-        if self.kind == "dask":
-            return _dask(str(self.address))
+            return ThreadPoolExecutor(self.jobs)
         context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_end_with_parent), _nothing
+        return ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_end_with_parent)
 
 
-def _nothing() -> None:
-    pass
-
-
-def _dask(address: str) -> tuple[Executor, Callable[[], None]]:
+@contextmanager
+def _dask(address: str) -> Iterator[Executor]:
     """Connect to a Dask cluster."""
     try:
         import distributed
@@ -105,7 +103,12 @@ def _dask(address: str) -> tuple[Executor, Callable[[], None]]:
         client: Any = connect(address, timeout=10, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise ConfigError(f"no Dask scheduler at {address}: {str(error) or type(error).__name__}") from None
-    return client.get_executor(pure=False), client.close
+    executor: Executor = client.get_executor(pure=False)
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=False)
+        client.close()
 
 
 def _end_with_parent() -> None:

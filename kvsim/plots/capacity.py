@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -55,7 +57,7 @@ def plot_capacities(found: Capacities) -> Figure:
     return figure
 
 
-def curve_on(axes: Axes, system: str, points: list[tuple[float, float]], *, published: bool, label: str) -> None:
+def curve_on(axes: Axes, system: str, points: Sequence[tuple[float, float]], *, published: bool, label: str) -> None:
     """Draw a latency curve over the rate: published ones open and dashed, simulated ones filled and solid."""
     colour, marker = LOOKS[system]
     rates, latencies = zip(*points, strict=True)

@@ -17,12 +17,12 @@ from kvsim.errors import KvsimError, unknown
 
 # command -> (module of this package, line for `kvsim --help`); the module is imported only when the command runs
 COMMANDS: dict[str, tuple[str, str]] = {
-    "capacity": ("capacity", "The highest request rate at which an objective holds."),
-    "compare": ("compare", "The same requests through several allocators: where the memory goes, what it costs."),
-    "memory": ("memory", "Weights, KV cache, what fits a device, and what training needs."),
-    "reproduce": ("reproduce", "The vLLM paper's tables and figures, published beside simulated."),
+    "compare": ("compare", "The same requests through several allocators: where memory goes, what it costs."),
     "sweep": ("sweep", "Every combination of settings, every seed: a tidy table that can be resumed."),
+    "capacity": ("capacity", "The highest request rate at which an objective holds."),
     "tune": ("tune", "Block size, pool, watermark or batch for a model, a card and traffic."),
+    "reproduce": ("reproduce", "The vLLM paper's tables and figures, published beside simulated."),
+    "memory": ("memory", "Weights, KV cache, what fits a device, and what training needs."),
     "workloads": ("workloads", "What there is to serve, with the means of each."),
     "trace": ("trace", "Look at request traces, convert them, fit workloads to them, draw streams."),
     "lesson": ("lesson", "A page on which paging is seen: memory beside memory, step by step."),

@@ -712,7 +712,7 @@ REQUEST, OFFSET, LAST, NEXT, PREVIOUS = 0, 1, 2, 3, 4
 # due: a list for each phase, of the rows that need a block in iterations of that phase
 FIRST_DUE, LAST_DUE, NUM_DUE = 0, 1, 2
 
-# clock: settings
+# clock: settings; STATIC is 0, or what limits a static batch: BY_MEMORY or BY_SEQS
 PLACED, GROWS, STATIC, MAX_SEQS, MAX_BATCHED, KEEP_FREE, AWAITED, DIGESTING = 0, 1, 2, 3, 4, 5, 6, 7
 # clock: time
 NOW, UNTIL, BUSY, ITERATION, ACCOUNTED, SETTLED, NEXT_LAST, BATCH_END = 8, 9, 10, 11, 12, 13, 14, 15
@@ -1123,6 +1123,7 @@ def begin(blocks: Blocks, extents: Extents, run: Run) -> int:
         if extents_blocked(extents, reservation(kind, run.requests[PROMPT, request], final, longest)):
             clock[BLOCKED] = extents.counts[FREE]
     if clock[STATIC]:
+        clock[BOUND] = BY_ARRIVALS if request == NIL else clock[STATIC]
         clock[CONTEXT] = decoded + clock[RUNNING] if clock[DECODING] else 0
     else:
         used = blocks.counts[USED] if clock[PLACED] == PAGED else extents.counts[USED]

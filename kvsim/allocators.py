@@ -18,7 +18,8 @@ An allocator of your own is any object with these five methods; ``kvsim.testing.
 
     reserve(row, num_tokens, final_tokens, keep_free=0) -> OK | LATER | NEVER
         Admit a request in ``row`` with ``num_tokens`` tokens, all or nothing. ``final_tokens`` is what it will hold at
-        the end; to look at it is to be an oracle. ``keep_free`` slots must stay free (the watermark).
+        the end; to look at it is to be an oracle. ``keep_free`` slots must stay free (the watermark; contiguous pools
+        have none).
     append(rows, steps) -> int
         Every row grows by one token an iteration, for ``steps`` iterations. Returns the iterations done in whole;
         nothing is taken for one that not every row can complete.

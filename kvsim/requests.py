@@ -145,6 +145,13 @@ class RequestStream:
             raise ConfigError(f"{self.source}: all requests arrive at once: no factor gives them a rate")
         return replace(self, arrival_ns=np.rint(times).astype(np.int64), timed=True)
 
+    def first_seconds(self, duration_s: float) -> RequestStream:
+        """Return the requests that arrive in the first seconds, counted from the first arrival."""
+        if not len(self):
+            return self
+        last = int(self.arrival_ns[0]) + round(duration_s * NS_PER_S)
+        return self.head(int(np.searchsorted(self.arrival_ns, last, side="right")))
+
     def head(self, num_requests: int) -> RequestStream:
         """Return the first ``num_requests`` requests."""
         n = min(num_requests, len(self))

@@ -188,11 +188,17 @@ class Result:
 
     @cached_property
     def measured(self) -> npt.NDArray[np.bool_]:
-        """Which requests the latencies cover, shape (n,): finished ones that arrived in the window."""
+        """Which requests the latencies cover, shape (n,): those that arrived in the window, all run to completion.
+
+        None at all if the run was broken off before they had finished: the quick ones alone would flatter it.
+        """
         requests, window = self.requests, self.window
-        if self.backlog or window is None:
-            return requests.done
-        return requests.done & (requests.arrival >= window.start_ns) & (requests.arrival <= window.end_ns)
+        inside = np.ones(len(requests), dtype=bool)
+        if window is not None and not self.backlog:
+            inside = (requests.arrival >= window.start_ns) & (requests.arrival <= window.end_ns)
+        if (inside & (requests.status == PENDING)).any():
+            return np.zeros(len(requests), dtype=bool)
+        return np.asarray(inside & requests.done)
 
     @property
     def bound_by(self) -> str | None:

@@ -22,8 +22,10 @@ from kvsim.units import format_size, parse_size
 DEFAULT_BACKLOG = 7200
 DEFAULT_SESSION_SECONDS = 3600.0
 
-Positive = Annotated[int, Field(ge=1)]
-Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Positive = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
+Rate = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]
+TRACE_SUFFIXES = {".csv", ".json", ".jsonl", ".gz", ".zst", ".parquet", ".txt", ".toml"}
 
 
 class Scenario(BaseModel):
@@ -91,8 +93,8 @@ class Scenario(BaseModel):
     rate: Rate | None = None
     backlog: bool = False
     requests: Positive | None = None
-    duration: Rate | None = None
-    stop_at: Rate | None = None
+    duration: Seconds | None = None
+    stop_at: Seconds | None = None
     allocator: list[str] = ["max", "pow2", "oracle", "paged"]
     placement: Literal["buddy", "first-fit", "best-fit"] = "buddy"
     block_size: Positive = 16
@@ -119,6 +121,10 @@ class Scenario(BaseModel):
             raise ValueError("duration needs arrivals over time: a backlog has none")
         if not self.allocator:
             raise ValueError("allocator: at least one name is expected")
+        if len(set(self.allocator)) < len(self.allocator):
+            raise ValueError("allocator: each name may stand once")
+        if self.static_batch is not None and self.scheduler != "static":
+            raise ValueError("static_batch needs scheduler 'static'")
         for name in self.allocator:
             if name not in ALLOCATORS:
                 raise unknown("allocator", name, ALLOCATORS)
@@ -129,7 +135,10 @@ class Scenario(BaseModel):
     @property
     def is_file(self) -> bool:
         """Whether the workload is a trace."""
-        return Path(self.workload).suffix != ".toml" and Path(self.workload).is_file()
+        path = Path(self.workload)
+        if path.suffix in TRACE_SUFFIXES and not path.exists():
+            raise ConfigError(f"{self.workload}: no such file")
+        return path.suffix != ".toml" and path.is_file()
 
 
 class Resolved:
@@ -245,13 +254,14 @@ class Resolved:
     def _draw(self, seed: int) -> RequestStream:
         scenario = self.scenario
         if self._workload is None:
-            return read(
+            stream = read(
                 scenario.workload,
                 num_requests=scenario.requests,
                 rate_per_s=scenario.rate,
                 backlog=scenario.backlog,
                 seed=seed,
             )
+            return stream if scenario.duration is None else stream.first_seconds(scenario.duration)
         num_requests = scenario.requests
         if num_requests is None and scenario.duration is None:
             num_requests = DEFAULT_BACKLOG
@@ -321,8 +331,8 @@ def read_settings(path: str | Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from None
+        raise ConfigError(f"{path}: not TOML: {error} (a trace goes to --workload)") from None
     settings = {key.replace("-", "_"): value for key, value in table.items()}
-    if isinstance(settings.get("allocator"), str):
+    if "allocator" in settings and not isinstance(settings["allocator"], list):
         settings["allocator"] = [settings["allocator"]]
     return settings

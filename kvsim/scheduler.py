@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Protocol
 
 from kvsim.errors import ConfigError, unknown
@@ -139,4 +140,4 @@ class Scheduler:
 
     def kept_free(self, capacity: int, block_size: int) -> int:
         """Slots of the watermark: whole blocks, floor(watermark x blocks)."""
-        return math.floor(self.watermark * (capacity // block_size)) * block_size
+        return math.floor(Fraction(str(self.watermark)) * (capacity // block_size)) * block_size

@@ -8,6 +8,7 @@ import numpy as np
 
 from kvsim.allocators import LATER, NEVER, OK, Allocator
 from kvsim.errors import InvariantError
+from kvsim.names import CONTIGUOUS
 
 VERDICTS = {OK: "OK", LATER: "LATER", NEVER: "NEVER"}
 
@@ -84,7 +85,8 @@ class _Driver:
         """Admit a request, or be refused without a trace."""
         row = next(r for r in range(self.num_rows) if r not in self.tokens)
         num_tokens, final = self._lengths()
-        keep = int(self.rng.integers(0, self.capacity // 4 + 1)) if self.rng.random() < 0.2 else 0
+        block = int(getattr(self.pools[0], "block_size", 1))
+        keep = block * int(self.rng.integers(0, self.capacity // (4 * block) + 1)) if self.rng.random() < 0.2 else 0
         before = self._held()
         verdicts = [int(pool.reserve(row, num_tokens, final, keep)) for pool in self.pools]
         _expect("reserve: the same pools answer alike", verdicts[1], verdicts[0], row)
@@ -93,6 +95,10 @@ class _Driver:
             raise InvariantError("reserve", expected="OK, LATER or NEVER", found=verdict, row=row)
         if verdict == OK:
             self.tokens[row], self.final[row] = num_tokens, final
+            contiguous = getattr(self.pools[0], "placement", None) in CONTIGUOUS
+            if keep and not contiguous and self.capacity - self._held() < keep:
+                found = self.capacity - self._held()
+                raise InvariantError("reserve: slots left free", expected=f"at least {keep}", found=found, row=row)
         else:
             _expect(f"reserve: slots held after {VERDICTS[verdict]}", self._held(), before, row)
         if verdict == NEVER and self.pools[0].can_serve(num_tokens, final):

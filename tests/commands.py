@@ -34,9 +34,9 @@ class Done(NamedTuple):
     err: str
 
 
-def run_all(commands: list[list[str]], folder: Path | None = None) -> tuple[list[Done], list[str]]:
+def run_all(commands: list[list[str]], folder: Path | None = None, columns: int = 200) -> tuple[list[Done], list[str]]:
     """Run commands one after the other in a fresh process; say which heavy libraries that imported."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": str(columns)}
     process = subprocess.run(
         [sys.executable, "-c", _DRIVER, json.dumps(commands)],
         capture_output=True,
@@ -50,5 +50,5 @@ def run_all(commands: list[list[str]], folder: Path | None = None) -> tuple[list
     return [Done(*each) for each in done], heavy
 
 
-def run_one(*arguments: str, folder: Path | None = None) -> Done:
-    return run_all([list(arguments)], folder)[0][0]
+def run_one(*arguments: str, folder: Path | None = None, columns: int = 200) -> Done:
+    return run_all([list(arguments)], folder, columns)[0][0]

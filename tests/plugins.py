@@ -8,6 +8,8 @@ from kvsim.allocators import LATER, NEVER, OK
 
 
 class Paged:
+    block_size = 16
+
     def __init__(self, capacity):
         self.capacity, self.free_blocks = capacity, capacity // 16
         self.tokens, self.blocks = np.zeros((2, 256), dtype=int)
@@ -34,9 +36,8 @@ class Paged:
         return steps
 
     def free(self, row):
-        slots = self.held(row)
+        slots, self.blocks[row] = self.held(row), 0
         self.free_blocks += slots // 16
-        self.blocks[row] = 0
         return slots
 
     def held(self, row):

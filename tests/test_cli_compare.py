@@ -31,6 +31,7 @@ def test_wrong_input_is_one_line_and_costs_nothing(tmp_path: Path) -> None:
     fraction = write(tmp_path, "fraction.csv", TRACE + "\n2023-11-16 18:15:51.0,3,5.5\n")
     empty = write(tmp_path, "empty.csv", "")
     binary = write(tmp_path, "binary.csv", bytes(range(256)))
+    strange = write(tmp_path, "strange.toml", "allocator = 5\n")
     before = sorted(tmp_path.iterdir())
     wrong = {
         ("--workload", "sharegtp"): "did you mean 'sharegpt'",
@@ -38,7 +39,7 @@ def test_wrong_input_is_one_line_and_costs_nothing(tmp_path: Path) -> None:
         ("--gpu", "A100-40BG"): "did you mean 'A100-40GB'",
         ("--allocator", "page"): "did you mean 'paged'",
         ("--placement", "buddi"): "buddy",
-        ("--rate", "-1"): "greater than 0",
+        ("--rate", "-1"): "rate: input should be greater",
         ("--rate", "nan"): "finite",
         ("--block-size", "0"): "block_size",
         ("--pool", "80"): "no unit",
@@ -58,6 +59,17 @@ def test_wrong_input_is_one_line_and_costs_nothing(tmp_path: Path) -> None:
         ("no-such.toml",): "No such file",
         ("--wat",): "--wat",
         ("--out", typo): "not a folder",
+        ("--out", typo + "/sub"): "not a folder",
+        ("--workload", "no-such.csv"): "no such file",
+        (negative,): "a trace goes to --workload",
+        ("--allocator", "max", "--allocator", "max"): "may stand once",
+        ("--static-batch", "3"): "needs scheduler 'static'",
+        ("--num-blocks", "99999999999999999999"): "num_blocks",
+        ("--max-num-seqs", "10000000000"): "max_num_seqs",
+        ("--stop-at", "1e300"): "stop_at",
+        ("--duration", "1e300", "--rate", "1"): "duration",
+        ("--rate", "1e-300"): "rate",
+        (strange,): "allocator",
     }
     done, heavy = run_all([["compare", *arguments] for arguments in wrong], tmp_path)
     for (arguments, message), (code, out, err) in zip(wrong.items(), done, strict=True):
@@ -126,10 +138,42 @@ def test_a_trace_is_accounted_for_to_the_last_row(tmp_path: Path) -> None:
     done = run_one("compare", "--workload", trace, "--pool", "1500MiB", "--json")
     assert done.code == 0, done.err
     found = json.loads(done.out)
-    assert any("21" in notice or "20" in notice for notice in found["notices"]), found["notices"]
+    assert any(notice.startswith("20 rows") or "20 rows" in notice for notice in found["notices"]), found["notices"]
     for system in found["systems"]:
         total = system["finished"] + sum(system["rejected"].values()) + system["unfinished"]
-        assert total == 62 - sum(1 for second in range(60) if second % 3 == 0 or second == 0)
+        assert total == 62 - 20
+
+
+def test_a_trace_is_cut_at_the_duration(tmp_path: Path) -> None:
+    trace = write(tmp_path, "t.csv", TRACE)
+    for seconds, requests in (("4", 1), ("5", 2)):
+        found = json.loads(run_one("compare", "--workload", trace, "--duration", seconds, "--json").out)
+        assert found["systems"][0]["finished"] == requests
+
+
+def test_an_option_takes_the_place_of_its_rival_in_the_file(tmp_path: Path) -> None:
+    scenario = write(tmp_path, "s.toml", "rate = 2\nnum-blocks = 500\nrequests = 50\n")
+    for options in (["--backlog"], ["--pool", "1GiB"], ["--rate", "3"]):
+        done = run_one("compare", scenario, *options, "--json")
+        assert done.code == 0, done.err
+
+
+def test_tables_keep_their_digits_at_80_columns(tmp_path: Path) -> None:
+    for options in ([], ["--seeds", "3"]):
+        done = run_one("compare", "--requests", "200", *options, folder=tmp_path, columns=80)
+        assert done.code == 0
+        assert "…" not in done.out, done.out
+
+
+def test_a_static_batch_of_hundreds() -> None:
+    """More requests fit at the maximum length than an iteration of the other scheduler may hold."""
+    options = ["--scheduler", "static", "--workload", "alpaca", "--max-model-len", "30", "--requests", "2000"]
+    step, leap = (run_one("compare", *options, "--engine", engine, "--json") for engine in ("step", "leap"))
+    assert step.code == leap.code == 0, leap.err
+    assert step.out.replace('"step"', '"leap"') == leap.out
+    found = json.loads(leap.out)["systems"][0]
+    assert found["finished"] > 256
+    assert found["finished"] + sum(found["rejected"].values()) == 2000
 
 
 def test_a_closed_loop_runs() -> None:

@@ -91,6 +91,44 @@ def test_leap_says_why_it_cannot() -> None:
         run(sharegpt(3), "paged", engine="leep")
 
 
+@pytest.mark.parametrize("wrong", [-5, 0, float("nan"), None, "1"])
+def test_a_latency_that_is_none_is_named(wrong: object) -> None:
+    with pytest.raises(ConfigError, match="nanoseconds, at least 1"):
+        run(sharegpt(3), "paged", latency=lambda *_: wrong)
+
+
+def test_a_latency_in_fractions_is_rounded() -> None:
+    result = run(sharegpt(3), "paged", latency=lambda *_: 10_000_000.4)
+    assert isinstance(result.accounts.end_ns, int)
+
+
+@pytest.mark.parametrize("engine", ["step", "leap"])
+@pytest.mark.parametrize("name", ["max", "paged"])
+def test_a_pool_that_does_not_fit_the_run_is_refused(name: str, engine: str) -> None:
+    pool = lambda: make_allocator(name, capacity=6000, max_model_len=512, max_num_seqs=8)  # noqa: E731
+    options = {"latency": LATENCY, "engine": engine}
+    with pytest.raises(ConfigError, match="runs up to 9 sequences, the allocator has 8 rows"):
+        simulate(sharegpt(3), pool(), scheduler=Scheduler(max_num_seqs=9), max_model_len=512, **options)
+    with pytest.raises(ConfigError, match="was made for 512"):
+        simulate(sharegpt(3), pool(), scheduler=Scheduler(max_num_seqs=8), max_model_len=1024, **options)
+    used = pool()
+    used.reserve(0, 5, 9)
+    with pytest.raises(ConfigError, match="holds something already"):
+        simulate(sharegpt(3), used, scheduler=Scheduler(max_num_seqs=8), max_model_len=512, **options)
+
+
+class Forgetful(Paged):
+    """Knows no watermark."""
+
+    def reserve(self, row, num_tokens, final_tokens, keep_free=0):
+        return super().reserve(row, num_tokens, final_tokens)
+
+
+def test_the_watermark_is_in_the_contract() -> None:
+    with pytest.raises(InvariantError, match="slots left free"):
+        check_allocator(lambda: Forgetful(160), capacity=160)
+
+
 def test_every_iteration_can_be_observed() -> None:
     seen = []
     result = run(sharegpt(20), "paged", observe=lambda step: seen.append((step.now, len(step.running))))

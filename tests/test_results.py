@@ -171,6 +171,14 @@ def test_stop_breaks_off_exactly_there() -> None:
         summary = result.summary()
         assert summary["finished"] + summary["unfinished"] == 500
         assert summary["unfinished"] > 0
+        assert summary["normalized_latency_s"] is None, "the quick requests alone would flatter it"
+
+
+@pytest.mark.parametrize(("given", "bound"), [(None, "memory"), (3, "sequence cap")])
+def test_what_bound_a_static_batch(given: int | None, bound: str) -> None:
+    stream = sharegpt(300, rate=2.0)
+    for engine in ("step", "leap"):
+        assert run(stream, "max", scheduler=Scheduler("static", static_batch=given), engine=engine).bound_by == bound
 
 
 def test_tables_agree() -> None:

@@ -7,6 +7,7 @@ line on stderr and exit code 2.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any, NoReturn
 
@@ -76,6 +77,11 @@ def main() -> NoReturn:
         fail(error.format_message())
     except KvsimError as error:
         fail(str(error))
+    except BrokenPipeError:  # the reader of our output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except OSError as error:
+        fail(f"{error.filename or 'output'}: {error.strerror}")
     except (KeyboardInterrupt, click.Abort):
         click.echo("kvsim: interrupted; nothing was written", err=True)
         sys.exit(130)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsim.cli.running import chosen_scenario, chosen_workers, progress_bar, scenario_options, worker_options
+from kvsim.cli.running import chosen_workers, progress_bar, scenario_options, worker_options
+from kvsim.cli.settings import chosen_scenario
 
 if TYPE_CHECKING:
     from kvsim.experiments.capacity import Capacities, Objective

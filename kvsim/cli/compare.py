@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsim.cli.compare_more import Appended
+from kvsim.cli.settings import chosen_scenario
 from kvsim.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from kvsim.scenario import Resolved
 
 QUIET_SECONDS = 2.0
+DEFAULT_OUT = Path("kvsim-out")
 
 
 @click.command()
@@ -57,21 +60,12 @@ def compare(scenario: Path | None, out: Path | None, as_json: bool, **options: A
     SCENARIO is a TOML file with the same keys as the options; options win. Without arguments: OPT-13B on an A100-40GB,
     ShareGPT, a backlog of 7,200 requests, the paper's four allocators.
     """
-    from kvsim.scenario import Resolved, make_scenario, read_settings
+    from kvsim.scenario import Resolved
     from kvsim.scheduler import scheduler_for
 
     at_latency, latency_models = options.pop("at_latency"), options.pop("latency_models")
-    settings = {} if scenario is None else read_settings(scenario)
-    given = {key: value for key, value in options.items() if value not in (None, ())}
-    if "rate" in given and "backlog" in settings and "backlog" not in given:
-        settings.pop("backlog")
-    settings |= given
-    if "allocator" in settings:
-        settings["allocator"] = list(settings["allocator"])
-    elif settings.get("scheduler") == "static":
-        settings["allocator"] = ["max"]
-    chosen = make_scenario(settings, str(scenario or ""))
-    _check_out(out)
+    chosen = chosen_scenario(scenario, options)
+    _check_out(out if out is not None or as_json else DEFAULT_OUT)
     resolved = Resolved(chosen)
     scheduler_for(chosen).sequences(resolved.capacity, resolved.max_model_len)
     if not resolved.closed_loop:
@@ -92,14 +86,19 @@ def _run(resolved: Resolved, out: Path | None, as_json: bool, more: Appended) ->
         print_comparison(result)
         more.print()
     if out is not None or not as_json:
-        folder = out or Path("kvsim-out")
-        for path in draw(result, folder):
+        for path in draw(result, out or DEFAULT_OUT):
             click.echo(f"wrote {path}", err=as_json)
 
 
 def _check_out(out: Path | None) -> None:
-    if out is not None and out.exists() and not out.is_dir():
-        raise ConfigError(f"--out {out} is not a folder")
+    """Refuse a folder that cannot be written before anything is run."""
+    if out is None:
+        return
+    nearest = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not nearest.is_dir():
+        raise ConfigError(f"--out {out}: {nearest} is not a folder")
+    if not os.access(nearest, os.W_OK):
+        raise ConfigError(f"--out {out}: {nearest} cannot be written")
 
 
 def draw(result: Comparison, folder: Path) -> list[Path]:

@@ -13,7 +13,7 @@ PARTS = ("used", "reserved", "internal", "external", "free")
 
 def print_comparison(comparison: Comparison) -> None:
     """Print the table, the rejections, the stamp and the sentence."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(_shares(comparison))
     console.print(_costs(comparison))
     for line in _remarks(comparison):
@@ -36,7 +36,7 @@ def _shares(comparison: Comparison) -> Table:
         table.add_column(name, justify="right")
     for system in comparison.systems:
         parts = [_number(system, part, "{:.1f}", 100) for part in PARTS]
-        table.add_row(_name(system), *parts, _number(system, "mean_batch", "{:.2f}"))
+        table.add_row(system.label, *parts, _number(system, "mean_batch", "{:.2f}"))
     return table
 
 
@@ -51,7 +51,7 @@ def _costs(comparison: Comparison) -> Table:
         summary = system.summary()
         multiple, ttft = multiples.get(system.allocator), summary["ttft_s"]["p99"]
         table.add_row(
-            _name(system),
+            system.label,
             _number(system, "requests_per_s", "{:.3g}"),
             _number(system, "output_tokens_per_s", "{:,.0f}"),
             "" if multiple is None else f"{multiple:.2f}",
@@ -69,17 +69,13 @@ def _table(title: str) -> Table:
     return table
 
 
-def _name(system: System) -> str:
-    return system.allocator if system.placement in ("buddy", "paged") else f"{system.allocator} {system.placement}"
-
-
 def _number(system: System, measure: str, form: str, scale: float = 1) -> str:
     """A mean, with the half-width of its interval where there are replicates."""
     mean = system.mean(measure)
     if mean is None:
         return "-"
     text = form.format(scale * mean.value)
-    return text if mean.half_width is None else f"{text}±{scale * mean.half_width:.2g}"
+    return text if mean.half_width is None else f"{text}\n±{scale * mean.half_width:.2g}"
 
 
 def _remarks(comparison: Comparison) -> list[str]:
@@ -89,9 +85,9 @@ def _remarks(comparison: Comparison) -> list[str]:
     for system in systems:
         summary = system.summary()
         for reason, count in summary["rejected"].items():
-            lines.append(f"{system.allocator}: {count:,.0f} requests rejected: {reason}")
+            lines.append(f"{system.label}: {count:,.0f} rejected: {reason}")
         if summary["unfinished"]:
-            lines.append(f"{system.allocator}: {summary['unfinished']:,.0f} requests unfinished")
+            lines.append(f"{system.label}: {summary['unfinished']:,.0f} unfinished; no latencies, which need them all")
     overloaded = [s.allocator for s in systems if any(r.stationary is False for r in s.results)]
     if overloaded:
         lines.append(f"overloaded, not stationary: {', '.join(overloaded)} (the queue grows all along)")

@@ -17,7 +17,6 @@ from kvsim.errors import ConfigError
 
 if TYPE_CHECKING:
     from kvsim.experiments.workers import Workers
-    from kvsim.scenario import Scenario
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -49,39 +48,6 @@ def worker_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
-
-
-def chosen_scenario(path: Path | None, options: dict[str, Any], **defaults: Any) -> Scenario:
-    """Return the scenario of a file and of options, of which the options win.
-
-    Parameters
-    ----------
-    path : Path, optional
-        A TOML file.
-    options : dict
-        Settings as click gives them; what was not given is None or empty.
-    **defaults
-        Settings that neither names.
-
-    Raises
-    ------
-    ConfigError
-        A setting is not known or cannot be meant.
-    """
-    from kvsim.scenario import make_scenario, read_settings
-
-    settings = {} if path is None else read_settings(path)
-    given = {key: value for key, value in options.items() if value not in (None, ())}
-    if "rate" in given and "backlog" not in given:
-        settings.pop("backlog", None)
-    settings |= given
-    for key, value in defaults.items():
-        settings.setdefault(key, value)
-    if "allocator" in settings:
-        settings["allocator"] = list(settings["allocator"])
-    elif settings.get("scheduler") == "static":
-        settings["allocator"] = ["max"]
-    return make_scenario(settings, str(path or ""))
 
 
 def chosen_workers(jobs: int | None, threads: bool, dask: str | None, requests: float) -> Workers:

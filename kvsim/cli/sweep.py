@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsim.cli.running import (
-    chosen_scenario,
     chosen_workers,
     progress_bar,
     scenario_options,
     worker_options,
     write_text,
 )
+from kvsim.cli.settings import chosen_scenario
 from kvsim.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsim.cli.capacity import EVALUATIONS, chosen_objective, objective_options
-from kvsim.cli.running import chosen_scenario, chosen_workers, progress_bar, scenario_options, worker_options
+from kvsim.cli.running import chosen_workers, progress_bar, scenario_options, worker_options
+from kvsim.cli.settings import chosen_scenario
 from kvsim.errors import ConfigError, unknown
 
 if TYPE_CHECKING:

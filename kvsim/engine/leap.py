@@ -96,7 +96,8 @@ class Leap:
         allocator = setup.allocator
         clock[k.PLACED] = int(not isinstance(allocator, PagedAllocator))
         clock[k.GROWS] = int(allocator.reservation == "on-demand")
-        clock[k.STATIC] = int(setup.scheduler.is_static)
+        if setup.scheduler.is_static:
+            clock[k.STATIC] = k.BY_MEMORY if setup.scheduler.static_batch is None else k.BY_SEQS
         clock[k.MAX_SEQS] = rows
         clock[k.MAX_BATCHED] = setup.max_batched
         clock[k.KEEP_FREE] = setup.keep_free // (allocator.block_size if isinstance(allocator, PagedAllocator) else 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 from kvsim import _kernels as k
 from kvsim.allocators import Allocator, ContiguousAllocator, PagedAllocator
 from kvsim.engine.foreign import ForeignAllocator
-from kvsim.latency import LatencyModel
+from kvsim.errors import ConfigError
+from kvsim.latency import Built, LatencyModel
 from kvsim.requests import IntArray, RequestStream
 from kvsim.scheduler import Scheduler
 
@@ -63,6 +65,20 @@ class Setup:
     bins: int = 512
     observe: Callable[[Any], None] | None = None
 
+    def __post_init__(self) -> None:
+        allocator = self.allocator
+        if not isinstance(self.latency, Built):
+            self.latency = checked_latency(self.latency)
+        if isinstance(allocator, ForeignAllocator):
+            return
+        rows, longest = allocator.state.rows.shape[1], int(allocator.state.counts[k.MAX_LEN])
+        if self.max_seqs > rows:
+            raise ConfigError(f"the scheduler runs up to {self.max_seqs} sequences, the allocator has {rows} rows")
+        if self.max_model_len > longest:
+            raise ConfigError(f"max_model_len is {self.max_model_len}, the allocator was made for {longest}")
+        if allocator.free_slots != allocator.capacity - allocator.lost_slots:
+            raise ConfigError("the allocator holds something already: a run starts with an empty pool")
+
     @property
     def max_seqs(self) -> int:
         """Most sequences in an iteration."""
@@ -104,6 +120,20 @@ class Setup:
         if prompt + output > self.max_model_len:
             return k.TOO_LONG
         return k.PENDING if self.allocator.can_serve(prompt, prompt + output - 1) else k.TOO_LARGE
+
+
+def checked_latency(latency: LatencyModel) -> LatencyModel:
+    """Return a latency model of the user's own that is held to whole nanoseconds, at least 1."""
+
+    @functools.wraps(latency, updated=())
+    def held(batch: int, prefill_tokens: int, context_tokens: int) -> int:
+        ns = latency(batch, prefill_tokens, context_tokens)
+        if not isinstance(ns, int | float | np.number) or not 1 <= ns < k.FOREVER:
+            found = f"latency({batch}, {prefill_tokens}, {context_tokens}) is {ns!r}"
+            raise ConfigError(f"{found}; nanoseconds, at least 1, are expected")
+        return round(float(ns)) if not isinstance(ns, int) else ns
+
+    return held
 
 
 def wrapped(allocator: Allocator | KnownAllocator, capacity: int | None) -> KnownAllocator:

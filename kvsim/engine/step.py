@@ -146,6 +146,8 @@ class Step:
         else:
             self.context = used - self.prefill
         batch = len(self.running)
+        if self._static:
+            self.bound = self._static_bound(head)
         self.rates = (used, promised, requested, held, self._blocked(head), batch)
         self.until = self.now + self.setup.latency(batch, self.prefill, self.context)
         self.busy = True
@@ -154,6 +156,12 @@ class Step:
         if self.setup.observe is not None:
             self.setup.observe(self)
         return True
+
+    def _static_bound(self, head: int | None) -> int:
+        """What keeps the head out of a static batch: the pool, or the size that was asked for."""
+        if head is None:
+            return k.BY_ARRIVALS
+        return k.BY_MEMORY if self.scheduler.static_batch is None else k.BY_SEQS
 
     def _nothing_runs(self, evicted: int) -> bool:
         """Begin again if the last running request has just been evicted; rest if nobody waits.

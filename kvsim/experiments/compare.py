@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,17 @@ from kvsim.scheduler import scheduler_for
 
 # (allocator, seed, requests finished, requests)
 Progress = Callable[[str, int, int, int], None]
+
+# Settings that a condition names where they are not the default
+SETTINGS_SAID = (
+    "block_size",
+    "placement",
+    "max_model_len",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "watermark",
+    "stop_at",
+)
 
 # What each idea gives: the label of a step, the allocator and the placement after it.
 IDEAS = (
@@ -46,14 +58,24 @@ class System:
     placement: str
     results: tuple[Result, ...]
 
+    @property
+    def label(self) -> str:
+        """Name for people: with the placement, where that is not the paper's."""
+        return self.allocator if self.placement in ("buddy", "paged") else f"{self.allocator} ({self.placement})"
+
+    @cached_property
+    def summaries(self) -> list[dict[str, Any]]:
+        """Summary of each replicate."""
+        return [result.summary() for result in self.results]
+
     def mean(self, measure: str) -> Mean | None:
         """Mean of a numeric measure of the summaries over the replicates, or None where one has none."""
-        values = [result.summary()[measure] for result in self.results]
+        values = [summary[measure] for summary in self.summaries]
         return None if any(value is None for value in values) else mean_of(values)
 
     def summary(self) -> dict[str, Any]:
         """Summary of the only replicate, or the means of all with the half-widths of their intervals."""
-        summaries = [result.summary() for result in self.results]
+        summaries = self.summaries
         if len(summaries) == 1:
             return summaries[0]
         merged: dict[str, Any] = {name: _merge([s[name] for s in summaries]) for name in summaries[0]}
@@ -125,6 +147,8 @@ class Comparison:
         traffic = f"a backlog of {requests}" if resolved.backlog else requests
         if resolved.closed_loop:
             traffic = f"users of {name} in a closed loop for {resolved.session_seconds:g} s"
+        shown = {key: getattr(scenario, key) for key in SETTINGS_SAID if _is_set(scenario, key)}
+        traffic += "".join(f", {key.replace('_', ' ')} {value}" for key, value in shown.items())
         if scenario.rate is not None:
             traffic += f" at {scenario.rate:g}/s"
         return f"{resolved.model.name} on {resolved.device}, {resolved.capacity:,} slots, {traffic}"
@@ -209,11 +233,12 @@ def run_one(
 ) -> Result:
     """Run one replicate of a scenario through one allocator."""
     scenario = resolved.scenario
+    scheduler = scheduler_for(scenario)
     pool = make_allocator(
         allocator,
         capacity=resolved.capacity,
         max_model_len=resolved.max_model_len,
-        max_num_seqs=scenario.max_num_seqs,
+        max_num_seqs=scheduler.sequences(resolved.capacity, resolved.max_model_len),
         block_size=scenario.block_size,
         placement=placement if placement != "paged" else "buddy",
     )
@@ -227,13 +252,17 @@ def run_one(
     return simulate(
         allocator=pool,
         latency=with_kernel(latency, scenario, allocator),
-        scheduler=scheduler_for(scenario),
+        scheduler=scheduler,
         max_model_len=resolved.max_model_len,
         stop_at_s=scenario.stop_at,
         engine=scenario.engine,
         progress=_reporter(progress, allocator, seed, total),
         **traffic,
     )
+
+
+def _is_set(scenario: Scenario, key: str) -> bool:
+    return bool(getattr(scenario, key) != Scenario.model_fields[key].default)
 
 
 def _reporter(progress: Progress | None, name: str, seed: int, total: int) -> Callable[[int, int], None] | None:

@@ -31,7 +31,7 @@ def plot_shares(comparison: Comparison) -> Figure:
     systems = [system for system in comparison.systems if system.mean("used") is not None]
     figure = new_figure(10, 0.75 * len(systems) + 2.2)
     left, middle, right = figure.subplots(1, 3, sharey=True, width_ratios=[5, 2, 2])
-    names = [_name(system) for system in systems]
+    names = [system.label for system in systems]
     shares_on(left, systems, names)
     _bars_on(middle, systems, "mean_batch", "requests in flight\n(mean over time)", "{:.1f}")
     multiples = comparison.multiples()
@@ -72,7 +72,7 @@ def _bars_on(
     bars = axes.barh(range(len(systems)), values, color="#777777", xerr=errors if any(errors) else None)
     texts = [form.format(value) + note for value, note in zip(values, notes or [""] * len(values), strict=True)]
     axes.bar_label(bars, texts, padding=4)
-    axes.set_xlim(0, 1.35 * max([*values, 1e-9]))
+    axes.set_xlim(0, 1.35 * max(v + e for v, e in zip([*values, 1e-9], [*errors, 0], strict=True)))
     axes.set_xlabel(label)
     tidy(axes)
 
@@ -87,7 +87,10 @@ def plot_timelines(comparison: Comparison) -> Figure:
     panels[-1].set_xlabel("simulated time (s)")
     panels[-1].set_xlim(0, max(result.accounts.end_ns for s in systems for result in s.results[:1]) / NS_PER_S)
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower left", ncols=7, frameon=False)
+    legend = figure.legend(handles, labels, loc="outside lower left", ncols=7, frameon=False)
+    for patch in legend.get_patches():
+        patch.set_edgecolor("#444444")
+        patch.set_linewidth(0.6)
     _title(figure, "The pool over time", comparison)
     return figure
 
@@ -105,7 +108,7 @@ def timeline_on(axes: Axes, system: System) -> Axes:
         layer.set_edgecolor("#44444466")
         layer.set_linewidth(0)
     axes.set_ylim(0, 100)
-    axes.set_ylabel(f"{_name(system)}\n% of slots")
+    axes.set_ylabel(f"{system.label}\n% of slots")
     twin = axes.twinx()
     twin.plot(table["time_s"], table["running"], color="black", linewidth=1)
     twin.set_ylim(0, None)
@@ -121,33 +124,34 @@ def timeline_on(axes: Axes, system: System) -> Axes:
 
 
 def plot_waterfall(steps: Comparison) -> Figure:
-    """Draw the requests/s that each idea adds, from reserving the maximum to growing on demand."""
+    """Draw the requests/s that each idea adds, from reserving the maximum to growing on demand.
+
+    A step without a steady window has no bar.
+    """
     figure = new_figure(10, 4.8)
     axes = figure.subplots()
+    means = [system.mean("requests_per_s") for system in steps.systems]
+    values = [None if mean is None else mean.value for mean in means]
     before = 0.0
-    for position, system in enumerate(steps.systems):
-        mean = system.mean("requests_per_s")
-        after = mean.value if mean is not None else 0.0
-        colour = "#777777" if position == 0 else COLOURS["green"] if after >= before else COLOURS["vermilion"]
-        axes.bar(position, after - before, bottom=before, color=colour, width=0.62)
-        gain = f"{after:.2f}" if position == 0 else f"{after:.2f}\n({after - before:+.2f})"
-        axes.annotate(gain, (position, max(after, before)), (0, 3), textcoords="offset points", ha="center")
+    for position, value in enumerate(values):
+        if value is None:
+            axes.annotate("no steady\nwindow", (position, before), (0, 3), textcoords="offset points", ha="center")
+            continue
+        first = all(earlier is None for earlier in values[:position])
+        colour = "#777777" if first else COLOURS["green"] if value >= before else COLOURS["vermilion"]
+        axes.bar(position, value - before, bottom=before, color=colour, width=0.62)
+        gain = f"{value:.2f}" if first else f"{value:.2f}\n({value - before:+.2f})"
+        axes.annotate(gain, (position, max(value, before)), (0, 3), textcoords="offset points", ha="center")
         if position + 1 < len(IDEAS):
-            axes.plot([position + 0.31, position + 0.69], [after, after], color="#777777", linewidth=0.8)
-        before = after
+            axes.plot([position + 0.31, position + 0.69], [value, value], color="#777777", linewidth=0.8)
+        before = value
     axes.set_xticks(range(len(IDEAS)), [textwrap.fill(idea, 14) + f"\n[{n}, {p}]" for idea, n, p in IDEAS])
-    axes.margins(y=0.15)
+    axes.set_ylim(0, 1.2 * max([value for value in values if value is not None], default=1.0))
     axes.set_ylabel("requests/s in the steady window")
     tidy(axes)
-    _title(figure, "What each idea gives", steps)
+    bound = all(result.bound_by == "arrivals" for result in steps.systems[0].results)
+    _title(figure, "What each idea gives" + (": nothing, where arrivals bind" if bound else ""), steps)
     return figure
-
-
-def _name(system: System) -> str:
-    """Name of a system, with the placement where that is not the paper's."""
-    if system.placement in ("buddy", "paged", "own"):
-        return system.allocator
-    return f"{system.allocator} ({system.placement})"
 
 
 def _title(figure: Figure, title: str, comparison: Comparison) -> None:
@@ -155,8 +159,8 @@ def _title(figure: Figure, title: str, comparison: Comparison) -> None:
     stamp = comparison.stamp()
     seeds = f"seed {stamp['seed']}" if stamp["seeds"] == 1 else f"{stamp['seeds']} seeds from {stamp['seed']}"
     text = (
-        f"{comparison.condition()}\n{stamp['scheduler']} scheduler, latency {stamp['latency_origin']}, {seeds}, "
-        f"kvsim {stamp['version']}"
+        f"{comparison.condition()}\n{stamp['scheduler']} scheduler, {seeds}, kvsim {stamp['version']}; iteration: "
+        f"{comparison.latency.describe().split(': ')[0]})"
     )
     figure.suptitle(f"{title}\n\n", x=0.01, ha="left", fontweight="bold")
     figure.text(0.01, 0.995, f"\n\n{text}", ha="left", va="top", fontsize="small", color="#444444")

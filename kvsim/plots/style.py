@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+
+from kvsim.errors import ConfigError
 
 # Okabe and Ito's palette, distinguishable with any colour vision.
 COLOURS = {
@@ -52,12 +55,15 @@ def save(figure: Figure, path: Path) -> Path:
     Path
         The same path.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with mpl.rc_context({"svg.hashsalt": "kvsim"}):
             figure.savefig(temporary, dpi=150)
         temporary.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
     return path

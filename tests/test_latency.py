@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from kvsim.errors import ConfigError, TraceError
 from kvsim.generate import load_workload
 from kvsim.latency import Affine, Measured, Roofline, derived, read_step_times, roofline, with_compute_bound
 from kvsim.models import get_device, get_model
+from kvsim.scheduler import Scheduler
 
 MODEL, DEVICE = get_model("OPT-13B"), get_device("A100-40GB")
 GRID = Measured((1, 8), (0, 100, 300), (0, 1000), np.arange(1.0, 13.0).reshape(2, 3, 2) * 1e6)
@@ -99,6 +102,31 @@ def test_engines_agree(name: str, allocator: str) -> None:
         return result.requests.finish.tolist(), result.accounts, result.digest
 
     assert run("step") == run("leap")
+
+
+@pytest.mark.parametrize("headroom", [1, 2])
+def test_headroom_keeps_blocks_free_and_engines_agree(headroom: int) -> None:
+    """At every admission the watermark and ``headroom`` blocks for each running sequence stay free."""
+    stream = load_workload("sharegpt").sample(num_requests=150, rate_per_s=5.0, seed=5)
+    scheduler = Scheduler(headroom=headroom)
+
+    def run(engine: str, observe: Callable[[Any], None] | None = None) -> object:
+        pool = make_allocator("paged", capacity=4096, max_model_len=2048, max_num_seqs=64)
+        result = simulate(
+            stream, pool, latency=MODELS["affine"], scheduler=scheduler, engine=engine, digest=True, observe=observe
+        )
+        return result.requests.finish.tolist(), result.accounts, result.digest
+
+    admissions = 0
+
+    def look(step: Any) -> None:
+        nonlocal admissions
+        if step.prefill and len(step.running) > 1:
+            admissions += 1
+            assert step.allocator.free_slots >= 16 * (2 + headroom * (len(step.running) - 1))
+
+    assert run("step", look) == run("leap")
+    assert admissions > 20
 
 
 def write(tmp_path: Path, text: str) -> Path:

@@ -98,6 +98,22 @@ def test_a_dask_cluster_computes_the_same() -> None:
         assert sweep(SMALL, VARY, workers=workers).to_csv() == sweep(SMALL, VARY).to_csv()
 
 
+@pytest.mark.slow
+def test_a_dask_worker_killed_in_the_middle_changes_nothing() -> None:
+    distributed = pytest.importorskip("distributed", reason="Dask is not installed")
+    whole = sweep(SMALL, VARY).to_csv()
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        victims = [worker.process.process.pid for worker in cluster.workers.values()]
+
+        def kill_one(done: int, total: int) -> None:
+            if done == 3 and victims:
+                os.kill(victims.pop(), signal.SIGKILL)
+
+        workers = Workers("dask", jobs=2, address=cluster.scheduler_address)
+        assert sweep(SMALL, VARY, workers=workers, progress=kill_one).to_csv() == whole
+        assert len(victims) == 1
+
+
 def die_once(unit: tuple[int, str]) -> int:
     """Kill the worker at unit 3, the first time that anyone comes to it."""
     number, folder = unit

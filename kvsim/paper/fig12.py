@@ -187,6 +187,11 @@ def variants(panel: str, panels: Panels) -> list[str]:
         lines.append(f"{variant.name}: requests/s {rates}; vLLM over {over}")
     published = ", ".join(f"{published_rate(panel, 'paged') / published_rate(panel, system):.2f}" for system in ORCA)
     lines.append(f"published multiples over Max, Pow2, Oracle: {published}")
+    if panel == "fig12f":
+        lines.append(
+            "the exception (vLLM 1.05 over Oracle): 60,075 slots hold more of these short requests than 256 sequences, "
+            "so that either runs at the cap, and computing binds; without the cap memory binds again, and paging leads"
+        )
     return lines
 
 

@@ -204,6 +204,17 @@ def test_the_watermark_is_for_admission_only() -> None:
             assert (result.requests.admission.tolist() == [0, 0]) == together
 
 
+@pytest.mark.parametrize("engine", ["step", "leap"])
+@pytest.mark.parametrize(("headroom", "together"), [(0, 5), (1, 4), (2, 3), (8, 2), (13, 1)])
+def test_headroom_grows_with_the_batch(headroom: int, together: int, engine: str) -> None:
+    """20 blocks, requests of 4: the next one needs 4 and ``headroom`` for each that runs, out of what is free."""
+    stream = RequestStream(*(np.full(6, value) for value in (0, 4, 2)))
+    pool = PagedAllocator(20, 1, max_model_len=9)
+    scheduler = Scheduler(watermark=0, headroom=headroom)
+    result = simulate(stream, pool, latency=LATENCY, scheduler=scheduler, max_model_len=9, engine=engine)
+    assert result.requests.admission.tolist().count(0) == together
+
+
 def test_admission_stops_at_the_first_who_finds_no_room() -> None:
     """Arrivals come in (arrival, index) order: a smaller request behind the head does not pass it."""
     columns = ([0, 0, 0], [6, 6, 1], [2, 2, 2])

@@ -19,6 +19,8 @@ from kvsim.latency import Affine, Measured, Roofline, derived, read_step_times, 
 from kvsim.models import get_device, get_model
 from kvsim.scheduler import Scheduler
 
+pytestmark = pytest.mark.uncompiled
+
 MODEL, DEVICE = get_model("OPT-13B"), get_device("A100-40GB")
 GRID = Measured((1, 8), (0, 100, 300), (0, 1000), np.arange(1.0, 13.0).reshape(2, 3, 2) * 1e6)
 

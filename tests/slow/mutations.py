@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KERNELS = "kvsim/_kernels.py"
 DECORATORS = {"kernel", "inlined", "merged"}
 # in the order in which they run: the quickest to notice first
-TESTS = ("tests/test_kernels.py", "tests/test_allocators.py", "tests/test_latency.py", "tests/test_engines.py")
+TESTS = tuple(f"tests/test_{name}.py" for name in ("kernels", "allocators", "latency", "plugins", "results", "engines"))
 COPIED = ("kvsim", "workloads", "tests", "benchmarks/speed", "pyproject.toml")
 
 # pytest, with a limit to its CPU time: wall time says little where others use the machine too
@@ -40,6 +40,13 @@ LIMITED = (
     "import resource, sys, pytest; limit = int(sys.argv[1]); "
     "resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)); sys.exit(pytest.main(sys.argv[2:]))"
 )
+
+# a conftest.py for the copy: that a test fails is enough, the smallest example of it is not wanted
+UNSHRUNK = """
+from hypothesis import Phase, settings
+settings.register_profile("unshrunk", phases=[Phase.explicit, Phase.generate], database=None)
+settings.load_profile("unshrunk")
+"""
 
 NEIGHBOURS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE),
@@ -193,6 +200,7 @@ def run_tests(source: str, limit_s: int) -> str:
         for name in COPIED:
             copy_to(ROOT / name, Path(folder) / name)
         (Path(folder) / KERNELS).write_text(source)
+        (Path(folder) / "conftest.py").write_text(UNSHRUNK)
         return tested(Path(folder), limit_s)
 
 

@@ -50,3 +50,16 @@ def chosen_scenario(path: Path | None, options: dict[str, Any], **defaults: Any)
     elif settings.get("scheduler") == "static":
         settings["allocator"] = ["max"]
     return make_scenario(settings, str(path or ""))
+
+
+def check_names(scenario: Scenario) -> None:
+    """Say what is wrong with the names and sizes of a scenario, before anything heavy is imported.
+
+    Raises
+    ------
+    ConfigError
+        A name is not known, or the pool is smaller than a block.
+    """
+    from kvsim.scenario import Resolved
+
+    Resolved(scenario)

@@ -22,7 +22,7 @@ from kvsim.units import format_size, parse_size
 DEFAULT_BACKLOG = 7200
 DEFAULT_SESSION_SECONDS = 3600.0
 
-Positive = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
+Positive = Annotated[int, Field(ge=1, lt=2**31)]
 Rate = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=1e-6, le=1e9, allow_inf_nan=False)]
 TRACE_SUFFIXES = {".csv", ".json", ".jsonl", ".gz", ".zst", ".parquet", ".txt", ".toml"}

@@ -99,7 +99,7 @@ def test_engines_agree(name: str, allocator: str) -> None:
     stream = load_workload("sharegpt").sample(num_requests=150, rate_per_s=3.0, seed=5)
 
     def run(engine: str) -> object:
-        pool = make_allocator(allocator, capacity=4096, max_model_len=2048, max_num_seqs=64)
+        pool = make_allocator(allocator, capacity=4096, max_model_len=2048)
         result = simulate(stream, pool, latency=MODELS[name], engine=engine, digest=True)
         return result.requests.finish.tolist(), result.accounts, result.digest
 
@@ -113,7 +113,7 @@ def test_headroom_keeps_blocks_free_and_engines_agree(headroom: int) -> None:
     scheduler = Scheduler(headroom=headroom)
 
     def run(engine: str, observe: Callable[[Any], None] | None = None) -> object:
-        pool = make_allocator("paged", capacity=4096, max_model_len=2048, max_num_seqs=64)
+        pool = make_allocator("paged", capacity=4096, max_model_len=2048)
         result = simulate(
             stream, pool, latency=MODELS["affine"], scheduler=scheduler, engine=engine, digest=True, observe=observe
         )

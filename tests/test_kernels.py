@@ -174,6 +174,20 @@ def test_churn_agrees_with_twin(placement: str) -> None:
             assert real.free_extents() == sorted(twin.free_set)
 
 
+def test_rows_stop_together_where_an_extent_is_full() -> None:
+    """Three rows with 6, 2 and 9 slots left: two iterations are done of five, and then none."""
+    pool = ContiguousAllocator(64, "first-fit", reservation="oracle", max_model_len=40)
+    for row, (now, final) in enumerate([(4, 10), (5, 7), (1, 10)]):
+        pool.reserve(row, now, final)
+    order = np.arange(3)
+    assert pool.append(order, 5) == 2
+    assert pool.state.rows[k.TOKENS, :3].tolist() == [6, 7, 3]
+    assert pool.append(order, 5) == 0
+    assert pool.append(order[::2], 3) == 3
+    assert pool.totals()[0] == 9 + 7 + 6
+    pool.verify()
+
+
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=40))
 def test_best_fit_takes_the_smallest_then_the_lowest(gaps: list[int]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kvsim.experiments.capacity import Objective, knee_of
+from kvsim.experiments.capacity import knee_of
 from kvsim.latency import latency_of, static_latency_for
 from kvsim.models import get_device, get_model
+from kvsim.objective import Objective
 from kvsim.paper.published import PANELS, published_rate
 from kvsim.scenario import Resolved, Scenario
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvsim.errors import ConfigError
-from kvsim.experiments.capacity import ALWAYS, HOLDS, NEVER, Objective, capacity, find_knee, knee_of, run_at
+from kvsim.experiments.capacity import ALWAYS, HOLDS, NEVER, capacity, find_knee, knee_of, run_at
 from kvsim.latency import Affine
+from kvsim.objective import Objective
 from kvsim.scenario import Scenario
 
 GOAL = Objective({"normalized-latency": 0.5})

@@ -17,10 +17,11 @@ import pytest
 
 from kvsim.errors import ConfigError
 from kvsim.experiments import sweep as sweep_module
-from kvsim.experiments.sweep import Unit, key_of, plan, run_unit, sweep
+from kvsim.experiments.sweep import key_of, run_unit, sweep
 from kvsim.experiments.table import Table
 from kvsim.experiments.workers import WorkerDiedError, Workers, run_units
 from kvsim.intervals import mean_of, ratio_of
+from kvsim.plan import Unit, plan
 from kvsim.scenario import Scenario
 from kvsim.store import Store
 
@@ -314,3 +315,30 @@ def test_wrong_input_is_one_line(options: list[str], message: str) -> None:
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
+
+
+LIGHT = """
+import sys
+sys.argv = ["kvsim", *{arguments!r}]
+from kvsim.cli import main
+try: main()
+except SystemExit as end: print(end.code, [name for name in ("numba", "matplotlib", "simpy") if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sweep", "--vary", "block_sze=1"],
+        ["sweep", "--vary", "block_size=0"],
+        ["capacity", "--workload", "sharegtp"],
+        ["capacity", "--ttft-p99", "-1"],
+        ["tune", "blocksize"],
+        ["tune", "pool", "--model", "OPT-14B"],
+        ["reproduce", "fig99"],
+    ],
+)
+def test_wrong_input_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = LIGHT.format(arguments=arguments)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "2 []"

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from kvsim.errors import ConfigError, TraceError
-from kvsim.experiments.capacity import HOLDS, Knee, Objective
+from kvsim.experiments.capacity import HOLDS, Knee
 from kvsim.experiments.tune import Choice, Measurement, Tuning, table_bytes, tune
 from kvsim.latency import kernel_table, latency_of, with_kernel
 from kvsim.latency.measured import Measured
+from kvsim.objective import Objective
 from kvsim.scenario import Resolved, Scenario
 
 GOAL = Objective({"normalized-latency": 0.5})

@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 from concurrent.futures import ProcessPoolExecutor
 
-from kvsim.experiments.capacity import Objective, find_knee, knee_of, run_at
+from kvsim.experiments.capacity import find_knee, knee_of, run_at
 from kvsim.latency import latency_for
 from kvsim.models import get_device, get_model
+from kvsim.objective import Objective
 from kvsim.paper.fig18b import USUAL, WORKLOADS, published_curve
 from kvsim.scenario import Scenario
 

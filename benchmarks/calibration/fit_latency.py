@@ -27,9 +27,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import least_squares
 
-from kvsim.experiments.capacity import Objective, knee_of, run_at
+from kvsim.experiments.capacity import knee_of, run_at
 from kvsim.latency import Affine, derived
 from kvsim.models import get_device, get_model
+from kvsim.objective import Objective
 from kvsim.paper.published import ORCA, PANELS, low_load, published, published_rate
 from kvsim.scenario import Scenario
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 
-from kvsim.experiments.capacity import Objective, find_knee, knee_of, run_at
+from kvsim.experiments.capacity import find_knee, knee_of, run_at
 from kvsim.latency import derived, static_latency_for
 from kvsim.latency.fitted import stretched
 from kvsim.models import get_device, get_model
+from kvsim.objective import Objective
 from kvsim.paper import fig12
 from kvsim.paper.published import PANELS, low_load, published_rate
 

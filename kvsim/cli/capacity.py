@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvsim.cli.running import chosen_workers, progress_bar, scenario_options, worker_options
+from kvsim.cli.running import check_names, chosen_workers, progress_bar, scenario_options, worker_options
 from kvsim.cli.settings import chosen_scenario
 
 if TYPE_CHECKING:
-    from kvsim.experiments.capacity import Capacities, Objective
+    from kvsim.experiments.capacity import Capacities
+    from kvsim.objective import Objective
 
 EVALUATIONS = 12  # simulations to find a knee, about
 
@@ -30,7 +31,7 @@ def objective_options(command: Any) -> Any:
 
 def chosen_objective(options: dict[str, Any]) -> Objective:
     """Take the limits out of the options; 0.5 s/token if there are none."""
-    from kvsim.experiments.capacity import MEASURES, Objective
+    from kvsim.objective import MEASURES, Objective
 
     given = {name: options.pop(name.replace("-", "_")) for name in MEASURES}
     limits = {name: limit for name, limit in given.items() if limit is not None}
@@ -52,6 +53,7 @@ def capacity(scenario: Path | None, out: Path | None, as_json: bool, **options: 
     goal = chosen_objective(options)
     own = {name: options.pop(name) for name in ("jobs", "threads", "dask")}
     settings = chosen_scenario(scenario, options, seeds=3)
+    check_names(settings)
     from kvsim.experiments.capacity import DEFAULT_DURATION_S
     from kvsim.experiments.capacity import capacity as find_capacity
 

@@ -47,7 +47,8 @@ class Appended:
         """Capacities at the latency, over at least three seeds."""
         if self._at is None:
             return None
-        from kvsim.experiments.capacity import Objective, capacity
+        from kvsim.experiments.capacity import capacity
+        from kvsim.objective import Objective
 
         served = self._resolved.scenario
         update = {"backlog": False, "requests": None, "stop_at": None, "seeds": max(3, served.seeds)}

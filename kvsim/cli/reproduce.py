@@ -31,11 +31,13 @@ def reproduce(items: tuple[str, ...], out: Path | None, as_json: bool, jobs: int
         raise ConfigError(f"--out {out} is not a folder")
     if jobs is not None and jobs < 1:
         raise ConfigError(f"--jobs {jobs}: at least one is expected")
-    from kvsim.experiments.workers import Workers
-    from kvsim.paper.reproduce import chosen_items, to_dict, write_report
-    from kvsim.paper.reproduce import reproduce as run_items
+    from kvsim.paper import chosen_items
 
     chosen_items(items)
+    from kvsim.experiments.workers import Workers
+    from kvsim.paper.reproduce import reproduce as run_items
+    from kvsim.paper.reproduce import to_dict, write_report
+
     cores = jobs or os.cpu_count() or 1
     workers = Workers("processes", jobs=cores) if cores > 1 else Workers()
     results = run_items(items, workers, lambda item: click.echo(f"kvsim: {item}", err=True))

@@ -50,6 +50,19 @@ def worker_options(command: Command) -> Command:
     return command
 
 
+def check_names(scenario: Scenario) -> None:
+    """Say what is wrong with the names and sizes of a scenario, before anything heavy is imported.
+
+    Raises
+    ------
+    ConfigError
+        A name is not known, or the pool is smaller than a block.
+    """
+    from kvsim.scenario import Resolved
+
+    Resolved(scenario)
+
+
 def chosen_workers(jobs: int | None, threads: bool, dask: str | None, requests: float) -> Workers:
     """Return who runs the simulations.
 

@@ -22,9 +22,9 @@ from kvsim.cli.settings import chosen_scenario
 from kvsim.errors import ConfigError
 
 if TYPE_CHECKING:
-    from kvsim.experiments.sweep import Unit
     from kvsim.experiments.table import Table
     from kvsim.experiments.workers import Workers
+    from kvsim.plan import Unit
     from kvsim.scenario import Scenario
 
 FORMATS = (".csv", ".parquet")
@@ -52,7 +52,7 @@ def sweep(
     if out is not None and out.suffix not in FORMATS:
         raise ConfigError(f"--out {out}: a name that ends in {' or '.join(FORMATS)} is expected")
     axes = parse_axes(vary)
-    from kvsim.experiments.sweep import plan
+    from kvsim.plan import plan
 
     units = plan(settings, axes)
     baseline = _baseline(own["baseline"], axes, units)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kvsim.cli.capacity import EVALUATIONS, chosen_objective, objective_options
-from kvsim.cli.running import chosen_workers, progress_bar, scenario_options, worker_options
+from kvsim.cli.running import check_names, chosen_workers, progress_bar, scenario_options, worker_options
 from kvsim.cli.settings import chosen_scenario
 from kvsim.errors import ConfigError, unknown
 
@@ -41,6 +41,7 @@ def tune(knob: str, scenario: Path | None, values: str | None, out: Path | None,
     own = {name: options.pop(name) for name in ("jobs", "threads", "dask")}
     margin = options.pop("margin")
     settings = chosen_scenario(scenario, options, seeds=5, allocator=["paged"])
+    check_names(settings)
     if settings.backlog:
         raise ConfigError("tune looks for a rate of arrivals: a backlog has none")
     from kvsim.experiments.capacity import DEFAULT_DURATION_S

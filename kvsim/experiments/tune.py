@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvsim.errors import ConfigError, unknown
-from kvsim.experiments.capacity import HOLDS, Knee, Objective, at_rate, knee_of
+from kvsim.experiments.capacity import HOLDS, Knee, at_rate, knee_of
 from kvsim.experiments.compare import run_one
 from kvsim.experiments.workers import Workers, run_units
 from kvsim.intervals import Mean, Ratio, mean_of, ratio_of
 from kvsim.latency import kernel_table, latency_of
+from kvsim.objective import Objective
 from kvsim.scenario import Resolved, Scenario, make_scenario
 
 # what can be tuned: field of a scenario -> values tried if none are given

@@ -31,7 +31,7 @@ def latency_of(resolved: Resolved) -> Built:
     if Path(name).suffix.casefold() == ".csv":
         return read_step_times(name)
     if name not in CHOICES:
-        raise ConfigError(f"{unknown('latency model', name, CHOICES)}, or a CSV file of step times")
+        raise ConfigError(f"{unknown('latency model', name, CHOICES)} (or name a CSV file of step times)")
     if resolved.scenario.scheduler == "static":
         if name != "affine":
             raise ConfigError(f"latency model {name!r}: the static scheduler has constants of its own, or a CSV file")

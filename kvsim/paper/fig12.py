@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from kvsim.experiments.capacity import HOLDS, Knee, Objective, Task, run_task
+from kvsim.experiments.capacity import HOLDS, Knee, Task, run_task
 from kvsim.experiments.workers import Workers, run_units
 from kvsim.latency import latency_of
+from kvsim.objective import Objective
 from kvsim.paper.published import ORCA, PANELS, SYSTEMS, Curve, curve, published_rate
 from kvsim.paper.report import Reproduction, Row, Tag
 from kvsim.scenario import Resolved, Scenario

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from kvsim.experiments.capacity import Objective, knee_of, run_at
+from kvsim.experiments.capacity import knee_of, run_at
 from kvsim.experiments.workers import Workers, run_units
 from kvsim.latency import latency_of
+from kvsim.objective import Objective
 from kvsim.paper.published import published
 from kvsim.paper.report import Reproduction, Row, Tag
 from kvsim.scenario import Resolved, Scenario

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import kvsim
-from kvsim.errors import ConfigError, unknown
+from kvsim.errors import ConfigError
 from kvsim.experiments.workers import Workers
-from kvsim.paper import ITEMS, fig1, fig2, fig3, fig11, fig12, fig13, fig18b, table1
+from kvsim.paper import chosen_items, fig1, fig2, fig3, fig11, fig12, fig13, fig18b, table1
 from kvsim.paper.published import PANELS
 from kvsim.paper.report import Reproduction, Row
 
@@ -26,23 +26,6 @@ _RUNNERS: dict[str, Callable[[Workers], Reproduction]] = {
     "fig13": fig13.reproduce,
     "fig18b": fig18b.reproduce,
 }
-
-
-def chosen_items(names: Sequence[str]) -> list[str]:
-    """Return the items that names mean, in the paper's order: all without any, and ``fig12`` for its panels.
-
-    Raises
-    ------
-    ConfigError
-        A name is not known; the nearest is offered.
-    """
-    wanted: set[str] = set()
-    for name in names:
-        found = [item for item in ITEMS if item == name or (name == "fig12" and item.startswith("fig12"))]
-        if not found:
-            raise unknown("item", name, (*ITEMS, "fig12"))
-        wanted.update(found)
-    return [item for item in ITEMS if not names or item in wanted]
 
 
 def reproduce(

@@ -17,6 +17,7 @@ from kvsim.errors import ConfigError
 
 if TYPE_CHECKING:
     from kvsim.experiments.workers import Workers
+    from kvsim.scenario import Scenario
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -185,7 +185,8 @@ def test_too_much_to_draw_says_what_to_lower() -> None:
     many = stream_of([(0, 1, 1)] * 1001)
     with pytest.raises(ConfigError, match=r"1,001 requests .* at most 1,000; lower requests"):
         record(many, make_allocator("paged", capacity=64, max_model_len=16))
+    pool = make_allocator("paged", capacity=64, max_model_len=48)
     with pytest.raises(ConfigError, match=r"more than 20 iterations.*lower requests"):
-        record(stream_of([(0, 1, 30)]), make_allocator("paged", capacity=64, max_model_len=48), most_steps=20)
+        record(stream_of([(0, 1, 30)]), pool, max_model_len=48, most_steps=20)
     with pytest.raises(ConfigError, match="nothing ran"):
         record(stream_of([(0, 50, 2)]), make_allocator("paged", capacity=64, max_model_len=16), max_model_len=16)

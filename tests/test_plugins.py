@@ -107,8 +107,8 @@ def test_a_latency_in_fractions_is_rounded() -> None:
 def test_a_pool_that_does_not_fit_the_run_is_refused(name: str, engine: str) -> None:
     pool = lambda: make_allocator(name, capacity=6000, max_model_len=512, max_num_seqs=8)  # noqa: E731
     options = {"latency": LATENCY, "engine": engine}
-    with pytest.raises(ConfigError, match="runs up to 9 sequences, the allocator has 8 rows"):
-        simulate(sharegpt(3), pool(), scheduler=Scheduler(max_num_seqs=9), max_model_len=512, **options)
+    with pytest.raises(ConfigError, match="up to 9 sequences may run together, the allocator has 8 rows"):
+        simulate(sharegpt(20), pool(), scheduler=Scheduler(max_num_seqs=9), max_model_len=512, **options)
     with pytest.raises(ConfigError, match="was made for 512"):
         simulate(sharegpt(3), pool(), scheduler=Scheduler(max_num_seqs=8), max_model_len=1024, **options)
     used = pool()

@@ -72,8 +72,9 @@ class Setup:
         if isinstance(allocator, ForeignAllocator):
             return
         rows, longest = allocator.state.rows.shape[1], int(allocator.state.counts[k.MAX_LEN])
-        if self.max_seqs > rows:
-            raise ConfigError(f"the scheduler runs up to {self.max_seqs} sequences, the allocator has {rows} rows")
+        together = self.max_seqs if self.awaited else min(self.max_seqs, len(self.stream))
+        if together > rows:
+            raise ConfigError(f"up to {together} sequences may run together, the allocator has {rows} rows")
         if self.max_model_len > longest:
             raise ConfigError(f"max_model_len is {self.max_model_len}, the allocator was made for {longest}")
         if allocator.free_slots != allocator.capacity - allocator.lost_slots:

@@ -146,6 +146,15 @@ def mix(iteration: int, request: int, logical: int, physical: int, multiplier: i
     return (h * h + multiplier) % prime
 
 
+@kernel
+def digest_entries(digests: IntArray, iteration: int, request: int, first: int, entries: IntArray) -> None:
+    """Add consecutive entries of a block table to the two halves of the hash of all that were ever held."""
+    prime = 2147483647
+    for i in range(len(entries)):
+        digests[0] = (digests[0] + mix(iteration, request, first + i, entries[i], 1000003)) % prime
+        digests[1] = (digests[1] + mix(iteration, request, first + i, entries[i], 69621)) % prime
+
+
 # --- bit scans ---------------------------------------------------------------------------------------------------
 
 WORD_BITS = 32
@@ -456,7 +465,7 @@ def priority(start: int) -> int:
     """Pseudo-random rank of a treap node, from its address alone."""
     h = (start * 2654435761) & 0xFFFFFFFF
     h ^= h >> 15
-    h = (h * 2246822519) & 0xFFFFFFFF
+    h = (h * 2146121005) & 0xFFFFFFFF
     return ((h ^ (h >> 13)) << 31) + start
 
 

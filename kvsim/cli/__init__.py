@@ -6,6 +6,7 @@ line on stderr and exit code 2.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -85,6 +86,7 @@ def main() -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         click.echo("kvsim: interrupted; nothing was written", err=True)
         sys.exit(130)
+    gc.freeze()  # the interpreter would look through all that numba and matplotlib left, for half a second, to no end
     sys.exit(0)
 
 

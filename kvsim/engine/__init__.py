@@ -188,7 +188,7 @@ def _result(setup: Setup, stepper: Step | Leap, stop_ns: int | None) -> Result:
         backlog=setup.backlog,
         largest_request=allocator.largest_request,
         max_model_len=setup.max_model_len,
-        digest=tuple(stepper.digests),
+        digest=tuple(int(half) for half in stepper.digests),
     )
 
 

@@ -83,7 +83,7 @@ class Step:
         self.next_last = self.batch_end = k.FOREVER
         self.rates = IDLE_RATES
         self.bound = k.BY_ARRIVALS
-        self.digests = [0, 0]
+        self.digests: IntArray = np.zeros(2, dtype=np.int64)
         self.keeper = Keeper(self, setup.marks_ns, setup.bins)
         self._backlog = k.BEFORE_WINDOW if setup.backlog else k.NO_BACKLOG
         self._target = -(-self.status.count(k.PENDING) // 10)
@@ -410,29 +410,30 @@ class Step:
 
     # --- the hash of all tables ---
 
-    def _digest(self, request: int, logical: int, physical: int) -> None:
-        for i, multiplier in enumerate((1000003, 69621)):
-            mixed = int(k.mix(self.iteration, request, logical, physical, multiplier))
-            self.digests[i] = (self.digests[i] + mixed) % 2147483647
+    def _digest(self, request: int, first: int, entries: IntArray) -> None:
+        """Hash the entries of a row's table from logical block ``first`` on (or one extent)."""
+        k.digest_entries(self.digests, self.iteration, request, first, entries)
 
     def _digest_before(self) -> list[int]:
-        if not isinstance(self.allocator, PagedAllocator):
-            return []
-        return [len(self.allocator.table(seat.row)) for seat in self.running]
+        return self._blocks_held(self.allocator) if isinstance(self.allocator, PagedAllocator) else []
+
+    def _blocks_held(self, pool: PagedAllocator) -> list[int]:
+        """Blocks of every running request."""
+        held: list[int] = pool.state.rows[k.BLOCKS, [seat.row for seat in self.running]].tolist()
+        return held
 
     def _digest_growth(self, before: list[int]) -> None:
         if before and isinstance(self.allocator, PagedAllocator):
-            for seat, have in zip(self.running, before, strict=True):
-                table = self.allocator.table(seat.row).tolist()
-                for logical in range(have, len(table)):
-                    self._digest(seat.request, logical, table[logical])
+            table = self.allocator.state.table
+            for seat, have, now in zip(self.running, before, self._blocks_held(self.allocator), strict=True):
+                if now > have:
+                    self._digest(seat.request, have, table[seat.row, have:now])
 
     def _digest_admission(self, seat: Seat) -> None:
         if not self.setup.digesting:
             return
         if isinstance(self.allocator, PagedAllocator):
-            for logical, physical in enumerate(self.allocator.table(seat.row).tolist()):
-                self._digest(seat.request, logical, physical)
+            self._digest(seat.request, 0, self.allocator.table(seat.row))
         elif isinstance(self.allocator, ContiguousAllocator):
             start, size = self.allocator.extent(seat.row)
-            self._digest(seat.request, size, start)
+            self._digest(seat.request, size, np.array([start]))

@@ -101,8 +101,10 @@ class Store:
     def _open(self) -> None:
         """Make the tables where there are none, and hold the file to having been written by this version."""
         connection = self._connection
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        connection.execute("BEGIN")  # both are read from one state: another process may be making the tables right now
         empty = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        connection.execute("COMMIT")
         if not empty and application != _APPLICATION:
             raise ConfigError(f"store {self.path}: a database, but none of kvsim's; name another file")
         self._write_ahead()

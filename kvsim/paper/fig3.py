@@ -41,7 +41,7 @@ def slots(prompt: int, output: int, longest: int) -> tuple[int, int, int]:
         seen.append((used, promised - used, requested - promised))
 
     one = np.array([0]), np.array([prompt]), np.array([output])
-    pool = make_allocator("max", capacity=longest, max_model_len=longest, max_num_seqs=1)
+    pool = make_allocator("max", capacity=longest, max_model_len=longest, max_num_seqs=256)
     stream = RequestStream(*one, source="Figure 3")
     simulate(stream, pool, latency=Affine(1e6, 0, 0, 0), max_model_len=longest, observe=look)
     return seen[1]

@@ -213,7 +213,7 @@ def copy_to(source: Path, target: Path) -> None:
 
 def tested(folder: Path, limit_s: int) -> str:
     env = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    options = ["-m", "uncompiled", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "--tb=line"]
+    options = ["-n", "0", "-m", "uncompiled", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "--tb=line"]
     command = [sys.executable, "-c", LIMITED, str(limit_s), *options, *(t for t in TESTS if (folder / t).exists())]
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
     if done.returncode == 0:

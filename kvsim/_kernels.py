@@ -1277,7 +1277,6 @@ def leap(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: int) 
     clock[ITERATION] += done
     clock[CONTEXT] = context
     clock[PREFILL] = 0
-    clock[DECODING] = batch
     clock[NOW] = clock[ACCOUNTED] = now
     return done
 

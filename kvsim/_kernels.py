@@ -32,12 +32,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def kernel(function: F) -> F:
     """Compile a function that Python calls; its machine code is kept on disk where a folder for that can be written."""
-    return cast(F, _compiled(function))
+    return cast(F, _compiled(function, forceinline=True))
 
 
 def inlined(function: F) -> F:
     """Compile a function that only kernels call, and melt it into them: passing our tuples would cost more than it."""
     return cast(F, _compiled(function, forceinline=True, no_cpython_wrapper=True))
+
+
+def aside(function: F) -> F:
+    """Compile a function that only kernels call, and seldom: it stays by itself, which keeps them small."""
+    return cast(F, _compiled(function, no_cpython_wrapper=True))
 
 
 def merged(function: F) -> F:
@@ -65,6 +70,12 @@ PAGED, BUDDY, FIRST_FIT, BEST_FIT = 0, 1, 2, 3
 NIL = -1
 FOREVER = 2**62
 LIMB = 2**62  # an integral is hi * LIMB + lo
+
+
+@inlined
+def index(number: int) -> Any:
+    """Return a number that is at least 0 as an index in a hot loop: of a signed one, numba asks each time if it is."""
+    return np.uint64(number)
 
 
 @kernel
@@ -101,13 +112,13 @@ def iteration_ns(latency: npt.NDArray[np.float64], batch: int, prefill: int, con
     return np.int64(np.rint(ns))
 
 
-@kernel
+@aside
 def measured_ns(latency: npt.NDArray[np.float64], batch: int, prefill: int, context: int) -> float:
     """Trilinear interpolation in a grid of step times, continued on from its last two points."""
     nb, np_, nc = int(latency[1]), int(latency[2]), int(latency[3])
-    b, share_b = place_on_axis(latency, 4, nb, batch)
-    p, share_p = place_on_axis(latency, 4 + nb, np_, prefill)
-    c, share_c = place_on_axis(latency, 4 + nb + np_, nc, context)
+    b, share_b = place_on_axis(latency, 4 + nb, nb, batch)
+    p, share_p = place_on_axis(latency, 4 + nb + np_, np_, prefill)
+    c, share_c = place_on_axis(latency, 4 + nb + np_ + nc, nc, context)
     first = 4 + nb + np_ + nc
     ns = 0.0
     for corner in range(8):
@@ -120,39 +131,47 @@ def measured_ns(latency: npt.NDArray[np.float64], batch: int, prefill: int, cont
     return ns
 
 
-@kernel
-def place_on_axis(latency: npt.NDArray[np.float64], first: int, length: int, value: int) -> tuple[int, float]:
-    """Cell of an axis that a value lies in, or is nearest to, and how far in it; 0, 0 on an axis of one point."""
-    if length == 1:
+@aside
+def place_on_axis(latency: npt.NDArray[np.float64], end: int, length: int, value: int) -> tuple[int, float]:
+    """Cell of the axis before ``end`` that a value lies in, or is nearest to, and how far in it; 0, 0 without any."""
+    first, low, high = end - length, 0, length - 1
+    if high == 0:
         return 0, 0.0
-    low, high = 0, length - 1
     while high - low > 1:
         middle = (low + high) // 2
         if latency[first + middle] <= value:
             low = middle
         else:
             high = middle
-    start, end = latency[first + low], latency[first + low + 1]
-    return low, (value - start) / (end - start)
+    start, stop = latency[first + low], latency[first + low + 1]
+    return low, (value - start) / (stop - start)
 
 
-@kernel
+PRIME = 2147483647  # 2^31 - 1 leaves room for every product in an int64
+MULTIPLIERS = (1000003, 69621)
+
+
+@inlined
 def mix(iteration: int, request: int, logical: int, physical: int, multiplier: int) -> int:
-    """Hash four integers modulo the prime 2^31 - 1, which leaves room for every product in an int64."""
-    prime = 2147483647
-    h = (iteration * multiplier + request) % prime
-    h = (h * multiplier + logical) % prime
-    h = (h * multiplier + physical) % prime
-    return (h * h + multiplier) % prime
+    """Hash four integers modulo a prime."""
+    h = (iteration * multiplier + request) % PRIME
+    h = (h * multiplier + logical) % PRIME
+    h = (h * multiplier + physical) % PRIME
+    return (h * h + multiplier) % PRIME
+
+
+@aside
+def digest(digests: IntArray, iteration: int, request: int, logical: int, physical: int) -> None:
+    """Add an entry of a block table (or an extent) to the two halves of the hash of all that were ever held."""
+    for half in range(2):
+        digests[half] = (digests[half] + mix(iteration, request, logical, physical, MULTIPLIERS[half])) % PRIME
 
 
 @kernel
 def digest_entries(digests: IntArray, iteration: int, request: int, first: int, entries: IntArray) -> None:
-    """Add consecutive entries of a block table to the two halves of the hash of all that were ever held."""
-    prime = 2147483647
+    """Add consecutive entries of a block table."""
     for i in range(len(entries)):
-        digests[0] = (digests[0] + mix(iteration, request, first + i, entries[i], 1000003)) % prime
-        digests[1] = (digests[1] + mix(iteration, request, first + i, entries[i], 69621)) % prime
+        digest(digests, iteration, request, first + i, entries[i])
 
 
 # --- bit scans ---------------------------------------------------------------------------------------------------
@@ -195,7 +214,7 @@ def ceil_order(size: int) -> int:
 #   block table (block size 4)          pool
 #   row 0: [ 3, 1 ]  6 tokens           0 free   1 row 0: t4 t5 .. ..   2 row 1: t0 t1 .. ..   3 row 0: t0 t1 t2 t3
 
-# counts, of both kinds of pool
+# counts, of both kinds of pool; USED to HELD as their integrals
 CAPACITY, RESERVATION, MAX_LEN, USED, PROMISED, REQUESTED, HELD, FREE = range(8)
 BLOCK_SIZE, NUM_BLOCKS = 8, 9  # Blocks; FREE counts blocks
 PLACEMENT, ROOT, ORDERS = 8, 9, 10  # Extents; FREE counts slots, ORDERS is a mask of buddy orders with a free piece
@@ -211,25 +230,27 @@ class Blocks(NamedTuple):
     """A pool in blocks.
 
     ``counts`` (11,); ``rows`` (4, rows); ``stack`` (blocks,) with the free ones on ``stack[:counts[FREE]]``, the top
-    last; ``refs`` (blocks,) owners of each block; ``table`` (rows, blocks a row).
+    last; ``refs`` (blocks,) owners of each block; ``table`` (rows, blocks a row). What there is of each block is kept
+    small: with blocks of one slot, its way through the caches is what takes the time.
     """
 
     counts: IntArray
     rows: IntArray
-    stack: IntArray
-    refs: IntArray
-    table: IntArray
+    stack: npt.NDArray[np.int32]
+    refs: npt.NDArray[np.int16]
+    table: npt.NDArray[np.int32]
 
 
 @inlined
 def blocks_take(pool: Blocks, row: int, num_blocks: int) -> None:
     """Move blocks from the top of the stack to the end of a row's table; the caller knows that there are enough."""
+    row = index(row)
     have = pool.rows[BLOCKS, row]
     top = pool.counts[FREE]
     for i in range(num_blocks):
-        block = pool.stack[top - 1 - i]
-        pool.refs[block] = 1
-        pool.table[row, have + i] = block
+        block = pool.stack[index(top - 1 - i)]
+        pool.refs[index(block)] = 1
+        pool.table[row, index(have + i)] = block
     pool.counts[FREE] = top - num_blocks
     pool.rows[BLOCKS, row] = have + num_blocks
     limit = pool.rows[LIMIT, row]
@@ -300,19 +321,21 @@ def blocks_append(pool: Blocks, order: IntArray, steps: int) -> int:
 def blocks_free(pool: Blocks, row: int) -> int:
     """Take a row's blocks back, the last logical block first; return the slots."""
     counts, rows = pool.counts, pool.rows
+    row = index(row)
     top = counts[FREE]
     for i in range(rows[BLOCKS, row] - 1, -1, -1):
-        block = pool.table[row, i]
-        pool.refs[block] -= 1
-        if pool.refs[block] == 0:
-            pool.stack[top] = block
+        block = pool.table[row, index(i)]
+        pool.refs[index(block)] -= 1
+        if pool.refs[index(block)] == 0:
+            pool.stack[index(top)] = block
             top += 1
     counts[FREE] = top
     slots = rows[LIMIT, row]
     counts[USED] -= rows[TOKENS, row]
     counts[PROMISED] -= min(rows[FINAL, row], slots)
     counts[HELD] -= slots
-    rows[:, row] = 0
+    for i in range(len(rows)):
+        rows[i, row] = 0
     return slots
 
 
@@ -369,14 +392,14 @@ def buddy_drop(pool: Extents, order: int, start: int) -> None:
     pool.counts[ORDERS] &= ~(1 << order)
 
 
-@inlined
+@merged
 def buddy_has(pool: Extents, order: int, start: int) -> bool:
     """Whether this piece is free as a whole and not part of a larger one."""
     index = start >> order
     return (pool.tree[pool.levels[order, 0] + (index >> WORD_SHIFT)] >> (index & (WORD_BITS - 1))) & 1 != 0
 
 
-@inlined
+@merged
 def buddy_lowest(pool: Extents, order: int) -> int:
     """First slot of the lowest free piece of an order that has one."""
     index = 0
@@ -385,7 +408,7 @@ def buddy_lowest(pool: Extents, order: int) -> int:
     return index << order
 
 
-@inlined
+@merged
 def buddy_take(pool: Extents, order: int) -> int:
     """Cut a piece of an order from the smallest that is large enough, keeping the lower half at each cut."""
     larger = pool.counts[ORDERS] >> order
@@ -400,7 +423,7 @@ def buddy_take(pool: Extents, order: int) -> int:
     return start
 
 
-@inlined
+@merged
 def buddy_give(pool: Extents, order: int, start: int) -> None:
     """Take a piece back and merge it with its buddy as long as that is free."""
     while True:
@@ -420,41 +443,54 @@ FAN_SHIFT = 4
 
 
 @inlined
-def tree_set(pool: Extents, start: int, size: int) -> None:
-    """Set the length of the free extent at a position (0: there is none) and the maxima above it."""
-    pool.sizes[start] = size
-    index = start >> FAN_SHIFT
-    largest = size
-    first = index << FAN_SHIFT
-    for i in range(first, first + FAN):
-        largest = max(largest, pool.sizes[i])
-    for level in range(len(pool.levels)):
-        here = pool.levels[level, 0] + index
-        if pool.tree[here] == largest:
-            return
-        pool.tree[here] = largest
-        if level + 1 == len(pool.levels):
-            return
-        index >>= FAN_SHIFT
-        first = pool.levels[level, 0] + (index << FAN_SHIFT)
-        for i in range(first, first + FAN):
-            largest = max(largest, pool.tree[i])
+def largest_of(values: IntArray, first: int) -> int:
+    """Maximum of FAN entries, none of them negative."""
+    largest = 0
+    for i in range(FAN):
+        largest = max(largest, values[index(first + i)])
+    return largest
 
 
 @inlined
+def tree_set(pool: Extents, start: int, size: int) -> None:
+    """Set the length of the free extent at a position (0: there is none) and the maxima above it.
+
+    What is below a node is looked through only if its maximum was there and shrank.
+    """
+    before, now = pool.sizes[index(start)], size
+    pool.sizes[index(start)] = size
+    node = start
+    for level in range(len(pool.levels)):
+        node >>= FAN_SHIFT
+        here = index(pool.levels[level, 0] + node)
+        maximum = pool.tree[here]
+        if now < maximum:
+            if before < maximum:
+                return
+            if level == 0:
+                now = largest_of(pool.sizes, node << FAN_SHIFT)
+            else:
+                now = largest_of(pool.tree, pool.levels[level - 1, 0] + (node << FAN_SHIFT))
+        if now == maximum:
+            return
+        pool.tree[here] = now
+        before = maximum
+
+
+@merged
 def tree_first(pool: Extents, size: int) -> int:
     """Lowest position with a free extent of at least ``size`` slots."""
-    index = 0
+    node = 0
     if pool.tree[pool.levels[len(pool.levels) - 1, 0]] < size:
         return NIL
     for level in range(len(pool.levels) - 2, -1, -1):
-        index <<= FAN_SHIFT
-        while pool.tree[pool.levels[level, 0] + index] < size:
-            index += 1
-    index <<= FAN_SHIFT
-    while pool.sizes[index] < size:
-        index += 1
-    return index
+        node <<= FAN_SHIFT
+        while pool.tree[index(pool.levels[level, 0] + node)] < size:
+            node += 1
+    node <<= FAN_SHIFT
+    while pool.sizes[index(node)] < size:
+        node += 1
+    return node
 
 
 # Best-fit: a treap by (size, address). Position `capacity + 1` is the anchor, whose left child is the root.
@@ -469,7 +505,7 @@ def priority(start: int) -> int:
     return ((h ^ (h >> 13)) << 31) + start
 
 
-@inlined
+@merged
 def treap_put(pool: Extents, start: int, size: int) -> None:
     """Enter a free extent."""
     sizes, child = pool.sizes, pool.child
@@ -521,7 +557,7 @@ def treap_drop(pool: Extents, start: int) -> None:
     sizes[start] = 0
 
 
-@inlined
+@merged
 def treap_first(pool: Extents, size: int) -> int:
     """Smallest free extent of at least ``size`` slots, the lowest of those."""
     best = NIL
@@ -545,6 +581,8 @@ def extents_put(pool: Extents, start: int, size: int) -> None:
     if pool.counts[PLACEMENT] == FIRST_FIT:
         tree_set(pool, start, size)
     else:
+        if pool.sizes[index(start)]:
+            treap_drop(pool, start)
         treap_put(pool, start, size)
 
 
@@ -557,7 +595,7 @@ def extents_drop(pool: Extents, start: int) -> None:
         treap_drop(pool, start)
 
 
-@inlined
+@merged
 def extents_take(pool: Extents, size: int) -> int:
     """Cut ``size`` slots from the lower end of a free extent; return the first slot, or NIL."""
     if pool.counts[PLACEMENT] == BUDDY:
@@ -566,28 +604,28 @@ def extents_take(pool: Extents, size: int) -> int:
     if start == NIL:
         return NIL
     rest = pool.sizes[start] - size
-    extents_drop(pool, start)
     if rest:
         extents_put(pool, start + size, rest)
+    extents_drop(pool, start)
     return start
 
 
-@inlined
+@merged
 def extents_give(pool: Extents, start: int, size: int) -> None:
     """Take slots back and merge them with the free extents beside them."""
     if pool.counts[PLACEMENT] == BUDDY:
         buddy_give(pool, highest_bit(size), start)
         return
     after = start + size
-    if after < pool.counts[CAPACITY] and pool.sizes[after]:
-        size += pool.sizes[after]
-        extents_drop(pool, after)
-    before = pool.ends[start]  # may be stale: it counts only if the extent there still ends here
-    if before != NIL and pool.sizes[before] and before + pool.sizes[before] == start:
+    before = pool.ends[index(start)]  # may be stale: it counts only if the extent there still ends here
+    if before != NIL and pool.sizes[index(before)] and before + pool.sizes[index(before)] == start:
         start = before
-        size += pool.sizes[before]
-        extents_drop(pool, before)
-    extents_put(pool, start, size)
+        size += pool.sizes[index(before)]
+    if after < pool.counts[CAPACITY] and pool.sizes[index(after)]:
+        extents_put(pool, start, size + pool.sizes[index(after)])
+        extents_drop(pool, after)
+    else:
+        extents_put(pool, start, size)
 
 
 @inlined
@@ -726,13 +764,13 @@ PLACED, GROWS, STATIC, MAX_SEQS, MAX_BATCHED, KEEP_FREE, AWAITED, DIGESTING = 0,
 # clock: time
 NOW, UNTIL, BUSY, ITERATION, ACCOUNTED, SETTLED, NEXT_LAST, BATCH_END = 8, 9, 10, 11, 12, 13, 14, 15
 # clock: queue and batch
-KNOWN, HEAD, ARRIVED, WAITING, NUM_PREEMPTED, RUNNING, GROWING, DECODING, PREFILL, CONTEXT = range(16, 26)
-BOUND, BLOCKED, NUM_COMPLETED, FREE_ROWS = 26, 27, 28, 29
+KNOWN, HEAD, ARRIVED, NUM_PREEMPTED = 16, 17, 18, 19
+BLOCKED, RUNNING, WAITING = 20, 21, 22  # as their integrals
+GROWING, DECODING, PREFILL, CONTEXT, BOUND, NUM_COMPLETED, FREE_ROWS = 23, 24, 25, 26, 27, 28, 29
 # clock: timeline and marks
 WIDTH, NUM_BINS_DONE, EDGE, NEXT_MARK, BACKLOG, TARGET = 30, 31, 32, 33, 34, 35
-DIGEST_A, DIGEST_B = 36, 37
-HEADROOM = 38  # a setting, as KEEP_FREE, in blocks a running sequence
-CLOCK_LENGTH = 39
+HEADROOM = 36  # a setting, as KEEP_FREE, in blocks a running sequence
+CLOCK_LENGTH = 37
 
 # what `advance` returns
 PAUSED, SLEEPING, REACHED, COMPLETED, IDLE, STALLED, BEGUN = 0, 1, 2, 3, 4, 5, 6
@@ -746,11 +784,11 @@ NO_BACKLOG, BEFORE_WINDOW, IN_WINDOW, AFTER_WINDOW = 0, 1, 2, 3
 class Run(NamedTuple):
     """A server, its queue and its accounts.
 
-    ``clock`` (39,) scalars; ``latency`` see ``iteration_ns``; ``requests`` (3, n); ``outcome`` (7, n); ``order``
+    ``clock`` (37,) scalars; ``latency`` see ``iteration_ns``; ``requests`` (3, n); ``outcome`` (7, n); ``order``
     (rows,) the running rows by (arrival, index); ``seats`` (5, rows); ``free_rows`` (rows,) a stack; ``preempted``
     (rows,) a stack of requests, the earliest on top; ``completed`` (rows,) requests that someone waits for; ``due`` (3,
     block size); ``account`` (24,) as it stands at ACCOUNTED; ``timeline`` (bins + 1, 24) accounts at multiples of
-    WIDTH; ``marks`` (m,) times and ``marked`` (m, 24) accounts then.
+    WIDTH; ``marks`` (m,) times and ``marked`` (m, 24) accounts then; ``digests`` (2,) the hash of all tables.
     """
 
     clock: IntArray
@@ -767,6 +805,7 @@ class Run(NamedTuple):
     timeline: IntArray
     marks: IntArray
     marked: IntArray
+    digests: IntArray
 
 
 # Time passes.
@@ -841,14 +880,10 @@ def accrue(counts: IntArray, run: Run, until: int) -> None:
             continue
         cut = min(until, clock[EDGE])
         ns = cut - clock[ACCOUNTED]
-        add_product(account, USED_NS, counts[USED], ns)
-        add_product(account, PROMISED_NS, counts[PROMISED], ns)
-        add_product(account, HELD_NS, counts[HELD], ns)
-        if clock[PLACED] != PAGED:
-            add_product(account, REQUESTED_NS, counts[REQUESTED], ns)
-            add_product(account, BLOCKED_NS, clock[BLOCKED], ns)
-        add_product(account, RUNNING_NS, clock[RUNNING], ns)
-        add_product(account, WAITING_NS, clock[WAITING], ns)
+        for i in range(4):
+            add_product(account, USED_NS + 2 * i, counts[USED + i], ns)
+        for i in range(3):
+            add_product(account, BLOCKED_NS + 2 * i, clock[BLOCKED + i], ns)
         arrive(run, cut)
         bound_for(run, ns)
         clock[ACCOUNTED] = cut
@@ -862,31 +897,23 @@ def mark_now(run: Run) -> None:
     run.clock[BACKLOG] += 1
 
 
-@kernel
-def digest(run: Run, iteration: int, request: int, logical: int, physical: int) -> None:
-    """Add one entry of a block table (or one extent) to the hash of all that were ever held."""
-    clock = run.clock
-    prime = 2147483647
-    clock[DIGEST_A] = (clock[DIGEST_A] + mix(iteration, request, logical, physical, 1000003)) % prime
-    clock[DIGEST_B] = (clock[DIGEST_B] + mix(iteration, request, logical, physical, 69621)) % prime
-
-
 # The rows that need a block in an iteration: a list for each phase, in order of (arrival, index), which is the order of
 # admission too, since the queue is served from its head and the latest are evicted first.
 
 
-@inlined
+@merged
 def enlist(run: Run, row: int) -> None:
     """Enter a row at the end of the list of its phase."""
     due, seats = run.due, run.seats
-    phase = (1 - seats[OFFSET, row]) % due.shape[1]
+    row = index(row)
+    phase = index((1 - seats[OFFSET, row]) % due.shape[1])
     last = due[LAST_DUE, phase]
     seats[PREVIOUS, row] = last
     seats[NEXT, row] = NIL
     if last == NIL:
         due[FIRST_DUE, phase] = row
     else:
-        seats[NEXT, last] = row
+        seats[NEXT, index(last)] = row
     due[LAST_DUE, phase] = row
     due[NUM_DUE, phase] += 1
 
@@ -895,15 +922,16 @@ def enlist(run: Run, row: int) -> None:
 def delist(run: Run, row: int, phase: int) -> None:
     """Take a row from its list."""
     due, seats = run.due, run.seats
+    row, phase = index(row), index(phase)
     before, after = seats[PREVIOUS, row], seats[NEXT, row]
     if before == NIL:
         due[FIRST_DUE, phase] = after
     else:
-        seats[NEXT, before] = after
+        seats[NEXT, index(before)] = after
     if after == NIL:
         due[LAST_DUE, phase] = before
     else:
-        seats[PREVIOUS, after] = before
+        seats[PREVIOUS, index(after)] = before
     due[NUM_DUE, phase] -= 1
 
 
@@ -913,28 +941,54 @@ def take_due(pool: Blocks, run: Run, phase: int, iteration: int) -> None:
     counts, rows, seats = pool.counts, pool.rows, run.seats
     size = counts[BLOCK_SIZE]
     top = counts[FREE]
-    counts[HELD] += run.due[NUM_DUE, phase] * size
-    promised = counts[PROMISED]
-    row = run.due[FIRST_DUE, phase]
-    while row != NIL:
+    counts[HELD] += run.due[NUM_DUE, index(phase)] * size
+    promised, digesting = counts[PROMISED], run.clock[DIGESTING]
+    at = run.due[FIRST_DUE, index(phase)]
+    while at != NIL:
+        row = index(at)
         after = seats[NEXT, row]
         top -= 1
-        block = pool.stack[top]
-        pool.refs[block] = 1
+        block = pool.stack[index(top)]
+        pool.refs[index(block)] = 1
         logical = rows[BLOCKS, row]
-        pool.table[row, logical] = block
+        pool.table[row, index(logical)] = block
         rows[BLOCKS, row] = logical + 1
         limit = rows[LIMIT, row]
         left = rows[FINAL, row] - limit
         promised += min(size, left)
         rows[LIMIT, row] = limit + size
         if left <= size:
-            delist(run, row, phase)
-        if run.clock[DIGESTING]:
-            digest(run, iteration, seats[REQUEST, row], logical, block)
-        row = after
+            delist(run, at, phase)
+        if digesting:
+            digest(run.digests, iteration, seats[REQUEST, row], logical, block)
+        at = after
     counts[FREE] = top
     counts[PROMISED] = promised
+
+
+@merged
+def take_rounds(pool: Blocks, run: Run, iteration: int, rounds: int) -> None:
+    """Give blocks of one slot to each row in the list, one in each of some iterations; they are counted already.
+
+    Row by row, and yet as if it had been iteration by iteration: a row's next block lies a round deeper in the stack.
+    """
+    rows, seats = pool.rows, run.seats
+    num_due, digesting = run.due[NUM_DUE, 0], run.clock[DIGESTING]
+    at = run.due[FIRST_DUE, 0]
+    top = pool.counts[FREE] + rounds * num_due
+    while at != NIL:
+        row = index(at)
+        top -= 1
+        logical = rows[BLOCKS, row]
+        for i in range(rounds):
+            block = pool.stack[index(top - i * num_due)]
+            pool.refs[index(block)] = 1
+            pool.table[row, index(logical + i)] = block
+            if digesting:
+                digest(run.digests, iteration + i, seats[REQUEST, row], logical + i, block)
+        rows[BLOCKS, row] = logical + rounds
+        rows[LIMIT, row] += rounds
+        at = seats[NEXT, row]
 
 
 # An iteration begins: growth, admission, its length.
@@ -946,7 +1000,7 @@ def soonest(run: Run) -> None:
     clock = run.clock
     soon = FOREVER
     for i in range(clock[RUNNING]):
-        last = run.seats[LAST, run.order[i]]
+        last = run.seats[LAST, index(run.order[i])]
         if last >= clock[ITERATION]:
             soon = min(soon, last)
     clock[NEXT_LAST] = soon
@@ -1055,15 +1109,15 @@ def leave_queue(run: Run, request: int, tokens: int) -> None:
         run.outcome[ADMITTED, request] = clock[NOW]
 
 
-@kernel
+@aside
 def digest_row(blocks: Blocks, extents: Extents, run: Run, row: int) -> None:
     """Hash what a row was given at admission."""
     request = run.seats[REQUEST, row]
     if run.clock[PLACED] != PAGED:
-        digest(run, run.clock[ITERATION], request, extents.rows[SIZE, row], extents.rows[START, row])
+        digest(run.digests, run.clock[ITERATION], request, extents.rows[SIZE, row], extents.rows[START, row])
         return
     for logical in range(blocks.rows[BLOCKS, row]):
-        digest(run, run.clock[ITERATION], request, logical, blocks.table[row, logical])
+        digest(run.digests, run.clock[ITERATION], request, logical, blocks.table[row, logical])
 
 
 @merged
@@ -1075,8 +1129,10 @@ def admit(blocks: Blocks, extents: Extents, run: Run) -> int:
     clock = run.clock
     longest = 0
     bound = BY_ARRIVALS
-    request = waiting_head(run)
-    while request != NIL:
+    while True:
+        request = waiting_head(run)
+        if request == NIL:
+            break
         tokens = run.requests[PROMPT, request] + run.outcome[PROGRESS, request]
         over = clock[DECODING] + clock[PREFILL] + tokens > clock[MAX_BATCHED]
         if clock[RUNNING] >= clock[MAX_SEQS]:
@@ -1090,7 +1146,6 @@ def admit(blocks: Blocks, extents: Extents, run: Run) -> int:
             break
         clock[PREFILL] += tokens
         longest = max(longest, tokens)
-        request = waiting_head(run)
     clock[BOUND] = bound
     if clock[STATIC]:
         clock[PREFILL] = clock[RUNNING] * longest
@@ -1106,13 +1161,11 @@ def begin(blocks: Blocks, extents: Extents, run: Run) -> int:
     evicted = grow(blocks, extents, run)
     clock[DECODING] = clock[RUNNING]
     clock[PREFILL] = 0
-    if evicted:
-        clock[BOUND] = BY_MEMORY
-        request = waiting_head(run)
-    elif clock[RUNNING] == 0 or not clock[STATIC]:
+    if not evicted and (clock[RUNNING] == 0 or not clock[STATIC]):
         clock[BATCH_END] = 0
         request = admit(blocks, extents, run)
     else:
+        clock[BOUND] = BY_MEMORY  # of a static batch it is said below
         request = waiting_head(run)
     if clock[RUNNING] == 0:
         return IDLE if request == NIL else STALLED
@@ -1173,13 +1226,13 @@ def complete(blocks: Blocks, extents: Extents, run: Run) -> None:
     kept = 0
     for i in range(clock[RUNNING]):
         row = run.order[i]
-        grown = run.seats[LAST, row] == clock[ITERATION]
+        grown = run.seats[LAST, index(row)] == clock[ITERATION]
         clock[GROWING] -= grown
         returned = clock[ITERATION] == clock[BATCH_END] if clock[STATIC] else grown
         if returned:
             finish(blocks, extents, run, row)
         else:
-            run.order[kept] = row
+            run.order[index(kept)] = row
             kept += 1
     clock[RUNNING] = kept
     clock[SETTLED] = UNSETTLED
@@ -1200,7 +1253,7 @@ def end(blocks: Blocks, extents: Extents, run: Run) -> None:
     account[SEQUENCES] += clock[RUNNING]
     account[GENERATED] += clock[GROWING]
     for i in range(clock[DECODING], clock[RUNNING]):
-        request = run.seats[REQUEST, run.order[i]]
+        request = index(run.seats[REQUEST, index(run.order[i])])
         if run.outcome[PROGRESS, request] == 0:
             run.outcome[FIRST_TOKEN, request] = clock[NOW]
     last = clock[ITERATION] == clock[NEXT_LAST]
@@ -1222,8 +1275,7 @@ def leap(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: int) 
     the accounts is crossed: that one is an ordinary iteration. Work is O(1) an iteration besides the blocks taken.
     """
     clock, account = run.clock, run.account
-    paged = clock[PLACED] == PAGED
-    counts = blocks.counts if paged else extents.counts
+    counts = blocks.counts if clock[PLACED] == PAGED else extents.counts
     size = run.due.shape[1]
     until = min(horizon, clock[EDGE])
     watched = FOREVER
@@ -1235,6 +1287,7 @@ def leap(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: int) 
     batch, growing = clock[RUNNING], clock[GROWING]
     step = batch if clock[STATIC] else growing
     context = clock[CONTEXT] + clock[PREFILL]
+    clock[CONTEXT], clock[PREFILL] = context, 0
     used = counts[USED]
     now = clock[NOW]
     start = now
@@ -1243,11 +1296,15 @@ def leap(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: int) 
     done = 0
     phase = clock[ITERATION] % size
     while done < steps and now < watched:
-        due = run.due[NUM_DUE, phase]
-        ns = iteration_ns(run.latency, batch, 0, context + step)
+        due = run.due[NUM_DUE, index(phase)]
+        ns = iteration_ns(run.latency, batch, clock[PREFILL], context + step)
         if due > blocks.counts[FREE] or now + ns > until or (used_ns | promised_ns | held_ns) >= 2**61 or ns >= 2**30:
             break
-        if due:
+        if due and size == 1:  # every growing row, in every iteration: the blocks are handed out after the last
+            blocks.counts[FREE] -= due
+            blocks.counts[HELD] += due
+            blocks.counts[PROMISED] += due
+        elif due:
             take_due(blocks, run, phase, clock[ITERATION] + done)
         phase = phase + 1 if phase + 1 < size else 0
         context += step
@@ -1259,15 +1316,15 @@ def leap(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: int) 
         done += 1
     if done == 0:
         return 0
+    if size == 1 and run.due[NUM_DUE, 0]:
+        take_rounds(blocks, run, clock[ITERATION], done)
     add(account, USED_NS, used_ns)
     add(account, PROMISED_NS, promised_ns)
     add(account, HELD_NS, held_ns)
     ns = now - start
-    if not paged:
-        add_product(account, REQUESTED_NS, counts[REQUESTED], ns)
-        add_product(account, BLOCKED_NS, clock[BLOCKED], ns)
-    add_product(account, RUNNING_NS, batch, ns)
-    add_product(account, WAITING_NS, clock[WAITING], ns)
+    add_product(account, REQUESTED_NS, counts[REQUESTED], ns)
+    for i in range(3):
+        add_product(account, BLOCKED_NS + 2 * i, clock[BLOCKED + i], ns)
     arrive(run, now)
     bound_for(run, ns)
     account[ITERATIONS] += done
@@ -1276,7 +1333,6 @@ def leap(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: int) 
     counts[USED] = used
     clock[ITERATION] += done
     clock[CONTEXT] = context
-    clock[PREFILL] = 0
     clock[NOW] = clock[ACCOUNTED] = now
     return done
 
@@ -1307,7 +1363,6 @@ def advance(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: in
         if state == STALLED:
             return STALLED
         if state == IDLE:
-            clock[CONTEXT] = clock[BLOCKED] = 0
             if clock[HEAD] == clock[KNOWN]:
                 return IDLE
             if run.requests[ARRIVAL, clock[HEAD]] > horizon:

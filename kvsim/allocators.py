@@ -176,9 +176,9 @@ class PagedAllocator:
         self.state = k.Blocks(
             counts=counts,
             rows=np.zeros((4, num_rows), dtype=np.int64),
-            stack=np.arange(num_blocks - 1, -1, -1, dtype=np.int64),
-            refs=np.zeros(num_blocks, dtype=np.int64),
-            table=np.zeros((num_rows, blocks_a_row), dtype=np.int64),
+            stack=np.arange(num_blocks - 1, -1, -1, dtype=np.int32),
+            refs=np.zeros(num_blocks, dtype=np.int16),
+            table=np.zeros((num_rows, blocks_a_row), dtype=np.int32),
         )
 
     @property
@@ -277,7 +277,7 @@ class PagedAllocator:
 
     def table(self, row: int) -> IntArray:
         """Physical blocks of a row in logical order, shape (blocks,)."""
-        return self.state.table[row, : self.state.rows[k.BLOCKS, row]].copy()
+        return self.state.table[row, : self.state.rows[k.BLOCKS, row]].astype(np.int64)
 
     def totals(self) -> tuple[int, int, int, int]:
         """Slots used, promised (held and some day written), requested and held, over all rows."""

@@ -33,7 +33,7 @@ def from_python(inlined: Callable[..., Any]) -> Callable[..., Any]:
 
 
 lowest_bit, highest_bit, ceil_order = (from_python(f) for f in (k.lowest_bit, k.highest_bit, k.ceil_order))
-add, add_product = from_python(k.add), from_python(k.add_product)
+add, add_product, mix = from_python(k.add), from_python(k.add_product), from_python(k.mix)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -99,7 +99,7 @@ def naive_mix(numbers: tuple[int, int, int, int], multiplier: int) -> int:
 def test_mix(iteration: int, request: int, logical: int, physical: int) -> None:
     for multiplier in (1_000_003, 69_621):
         numbers = (iteration, request, logical, physical)
-        assert k.mix(*(np.int64(number) for number in numbers), multiplier) == naive_mix(numbers, multiplier)
+        assert mix(*(np.int64(number) for number in numbers), multiplier) == naive_mix(numbers, multiplier)
 
 
 @pytest.mark.parametrize("engine", ["step", "leap"])

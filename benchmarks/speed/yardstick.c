@@ -20,7 +20,8 @@ typedef __int128 i128;
 typedef struct {
     i64 block_size, num_blocks, rows, blocks_a_row;
     i64 free, used, promised, held;
-    i64 *stack, *refs, *table;
+    int32_t *stack, *table;
+    int16_t *refs;
     i64 *tokens, *final, *limit, *blocks;
 } pool;
 
@@ -31,7 +32,8 @@ static i64 *longs(i64 n) { return calloc(n > 0 ? n : 1, sizeof(i64)); }
 pool *pool_new(i64 num_blocks, i64 block_size, i64 rows, i64 blocks_a_row) {
     pool *p = calloc(1, sizeof *p);
     p->block_size = block_size, p->num_blocks = p->free = num_blocks, p->rows = rows, p->blocks_a_row = blocks_a_row;
-    p->stack = longs(num_blocks), p->refs = longs(num_blocks), p->table = longs(rows * blocks_a_row);
+    p->stack = calloc(num_blocks, sizeof *p->stack), p->refs = calloc(num_blocks, sizeof *p->refs);
+    p->table = calloc(rows * blocks_a_row, sizeof *p->table);
     p->tokens = longs(rows), p->final = longs(rows), p->limit = longs(rows), p->blocks = longs(rows);
     for (i64 i = 0; i < num_blocks; i++) p->stack[i] = num_blocks - 1 - i;
     return p;
@@ -160,6 +162,22 @@ static void take_due(run *r, i64 phase) {
     }
 }
 
+/* Blocks of one slot: every row in the list takes one in each round. As take_due by iterations, but row by row. */
+static void take_rounds(run *r, i64 rounds) {
+    pool *p = r->p;
+    i64 num_due = r->due_num[0], top = p->free + rounds * num_due;
+    for (i64 row = r->due_first[0]; row != NIL; row = r->next[row]) {
+        int32_t *table = p->table + row * p->blocks_a_row + p->blocks[row];
+        top--;
+        for (i64 i = 0; i < rounds; i++) {
+            i64 block = p->stack[top - i * num_due];
+            p->refs[block] = 1;
+            table[i] = block;
+        }
+        p->blocks[row] += rounds, p->limit[row] += rounds;
+    }
+}
+
 static void arrive(run *r, i64 until) {
     while (r->arrived < r->n && r->arrival[r->arrived] <= until) {
         r->waiting++;
@@ -237,7 +255,8 @@ static void leap(run *r) {
     i64 used_ns = 0, promised_ns = 0, held_ns = 0;
     while (done < steps && now < watched && r->due_num[phase] <= p->free) {
         if ((used_ns | promised_ns | held_ns) >= (i64)1 << 61) break;
-        if (r->due_num[phase]) take_due(r, phase);
+        if (size == 1) p->free -= r->due_num[0], p->held += r->due_num[0], p->promised += r->due_num[0];
+        else if (r->due_num[phase]) take_due(r, phase);
         used += batch;
         i64 ns = iteration_ns(r->latency, batch, 0, used);
         used_ns += used * ns, promised_ns += p->promised * ns, held_ns += p->held * ns;
@@ -245,6 +264,7 @@ static void leap(run *r) {
         done++;
         phase = phase + 1 == size ? 0 : phase + 1;
     }
+    if (size == 1) take_rounds(r, done);
     r->used_ns += used_ns, r->promised_ns += promised_ns, r->held_ns += held_ns;
     r->running_ns += (i128)batch * (now - start), r->waiting_ns += (i128)r->waiting * (now - start);
     arrive(r, now);

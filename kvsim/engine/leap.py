@@ -80,6 +80,7 @@ class Leap:
             timeline=np.zeros((setup.bins + 1, k.ACCOUNT_LENGTH), dtype=np.int64),
             marks=np.array(marks, dtype=np.int64),
             marked=np.zeros((len(marks), k.ACCOUNT_LENGTH), dtype=np.int64),
+            digests=np.zeros(2, dtype=np.int64),
         )
         self._set_clock(rows)
 
@@ -146,7 +147,7 @@ class Leap:
     @property
     def digests(self) -> list[int]:
         """The two halves of the hash of every table or extent ever held."""
-        return [int(self._run.clock[k.DIGEST_A]), int(self._run.clock[k.DIGEST_B])]
+        return [int(half) for half in self._run.digests]
 
     def advance(self, horizon: int, budget: int) -> int:
         """Run up to a time, or until someone has to be told something; say which (see ``_kernels.advance``)."""

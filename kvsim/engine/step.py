@@ -424,10 +424,9 @@ class Step:
 
     def _digest_growth(self, before: list[int]) -> None:
         if before and isinstance(self.allocator, PagedAllocator):
-            table = self.allocator.state.table
             for seat, have, now in zip(self.running, before, self._blocks_held(self.allocator), strict=True):
                 if now > have:
-                    self._digest(seat.request, have, table[seat.row, have:now])
+                    self._digest(seat.request, have, self.allocator.table(seat.row)[have:])
 
     def _digest_admission(self, seat: Seat) -> None:
         if not self.setup.digesting:

@@ -25,6 +25,7 @@ COLOURS = {
     "grey": "#BBBBBB",
     "black": "#000000",
 }
+PNG_DPI = 150
 
 
 def new_figure(width: float = 8.0, height: float = 4.5) -> Figure:
@@ -58,8 +59,11 @@ def save(figure: Figure, path: Path) -> Path:
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with mpl.rc_context({"svg.hashsalt": "kvsim"}):
-            figure.savefig(temporary, dpi=150)
+        if path.suffix == ".png":
+            _print_png(figure, temporary)
+        else:
+            with mpl.rc_context({"svg.hashsalt": "kvsim"}):
+                figure.savefig(temporary)
         temporary.replace(path)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
@@ -67,3 +71,11 @@ def save(figure: Figure, path: Path) -> Path:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
     return path
+
+
+def _print_png(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG: ``savefig`` would draw it twice, once for a crop that is not wanted."""
+    dpi = figure.dpi
+    figure.set_dpi(PNG_DPI)
+    FigureCanvasAgg(figure).print_png(path, pil_kwargs={"compress_level": 3})
+    figure.set_dpi(dpi)

@@ -26,7 +26,7 @@ from kvsim.generate.special import FloatArray
 from kvsim.requests import IntArray
 
 COMPONENTS = (2, 3, 4, 6)  # lognormals in a mixture
-SEGMENTS = (8, 16, 32)  # bins of a histogram: 2 numbers each, 64 at most
+SEGMENTS = (8, 12, 16, 24, 32)  # bins of a histogram: 2 numbers each, 64 at most
 MIN_SIGMA = 0.02  # a narrower lognormal would be a single length
 EM_STEPS = 300
 SMALLEST = 1e-300  # probability of a length that a family says cannot be

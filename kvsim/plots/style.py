@@ -77,5 +77,5 @@ def _print_png(figure: Figure, path: Path) -> None:
     """Write a figure as PNG: ``savefig`` would draw it twice, once for a crop that is not wanted."""
     dpi = figure.dpi
     figure.set_dpi(PNG_DPI)
-    FigureCanvasAgg(figure).print_png(path, pil_kwargs={"compress_level": 3})
+    FigureCanvasAgg(figure).print_png(path, pil_kwargs={"compress_level": 3})  # type: ignore[no-untyped-call]
     figure.set_dpi(dpi)

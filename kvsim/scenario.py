@@ -105,7 +105,7 @@ class Scenario(BaseModel):
     scheduler: Literal["paper", "static"] = "paper"
     static_batch: Positive | None = None
     headroom: Annotated[int, Field(ge=0)] = 0
-    latency: str = "affine"
+    latency: str = "fitted"
     kernel_table: str | None = None
     engine: Literal["auto", "step", "leap"] = "auto"
     seed: Annotated[int, Field(ge=0)] = 0

@@ -1,4 +1,4 @@
-"""The fitted constants give what their script prints: the rates of Figures 12a and 12d."""
+"""The fitted overheads give what their script prints: the rates of Figure 12."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from kvsim.allocators import make_allocator
 from kvsim.engine import simulate
 from kvsim.errors import ConfigError, TraceError
 from kvsim.generate import load_workload
-from kvsim.latency import Affine, Measured, Roofline, derived, read_step_times, roofline, with_compute_bound
+from kvsim.latency import Affine, Measured, Roofline, derived, read_step_times, roofline
 from kvsim.models import get_device, get_model
 from kvsim.scheduler import Scheduler
 
@@ -54,12 +54,21 @@ def test_roofline_by_hand() -> None:
     assert 140 < model.ridge < 170
 
 
-def test_compute_bound_changes_nothing_below_the_ridge() -> None:
-    affine = derived(MODEL, DEVICE)
-    bound = with_compute_bound(affine, MODEL, DEVICE)
+def test_without_its_bound_a_roofline_is_affine() -> None:
+    """Alike until computing takes longer than reading the weights; a prefill then costs what its tokens do."""
+    bound = roofline(MODEL, DEVICE, sequence_ns=1e5)
+    free = bound.unbound()
     below = int(bound.ridge) - 1
-    assert bound(below, 0, 5000) == affine(below, 0, 5000)
-    assert bound(below + 50, 0, 5000) > affine(below + 50, 0, 5000)
+    assert bound(below, 0, 5000) == free(below, 0, 5000)
+    assert bound(below + 50, 0, 5000) > free(below + 50, 0, 5000)
+    assert free(1, 100, 0) - free(1, 0, 0) == pytest.approx(100 * bound.token_ns, abs=1)
+
+
+def test_a_stretch_lengthens_work_and_not_overheads() -> None:
+    plain, stretched = roofline(MODEL, DEVICE), roofline(MODEL, DEVICE, stretch=1.5)
+    assert stretched(1, 0, 0) - stretched.fixed_ns == pytest.approx(1.5 * (plain(1, 0, 0) - plain.fixed_ns), abs=1)
+    assert stretched.fixed_ns == plain.fixed_ns
+    assert stretched.context_ns == pytest.approx(1.5 * plain.context_ns)
 
 
 def naive(model: Measured, point: tuple[float, float, float]) -> float:

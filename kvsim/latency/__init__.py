@@ -10,16 +10,11 @@ from kvsim.latency.affine import Affine
 from kvsim.latency.base import LatencyModel
 from kvsim.latency.built import Built
 from kvsim.latency.chosen import CHOICES, latency_of
-from kvsim.latency.fitted import (
-    BANDWIDTH_EFFICIENCY,
-    FLOPS_EFFICIENCY,
-    derived,
-    latency_for,
-    static_latency_for,
-)
+from kvsim.latency.derived import BANDWIDTH_EFFICIENCY, FLOPS_EFFICIENCY, derived
+from kvsim.latency.fitted import latency_for, static_latency_for
 from kvsim.latency.kernel import KernelTable, kernel_table, with_kernel
 from kvsim.latency.measured import Measured, read_step_times
-from kvsim.latency.roofline import Roofline, roofline, with_compute_bound
+from kvsim.latency.roofline import Roofline, roofline
 
 __all__ = [
     "BANDWIDTH_EFFICIENCY",
@@ -38,6 +33,5 @@ __all__ = [
     "read_step_times",
     "roofline",
     "static_latency_for",
-    "with_compute_bound",
     "with_kernel",
 ]

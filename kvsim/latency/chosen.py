@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from kvsim.errors import ConfigError, unknown
 from kvsim.latency.built import Built
-from kvsim.latency.fitted import derived, latency_for, static_latency_for
+from kvsim.latency.fitted import latency_for, static_latency_for
 from kvsim.latency.measured import read_step_times
-from kvsim.latency.roofline import roofline, with_compute_bound
+from kvsim.latency.roofline import roofline
 
 if TYPE_CHECKING:
     from kvsim.scenario import Resolved
 
-# affine: fitted constants where there are some for model and device, derived ones elsewhere; derived: always those;
-# compute-bound: affine, but no faster than the device computes; roofline: from model and device alone
-CHOICES = ("affine", "derived", "compute-bound", "roofline")
+# fitted: a roofline whose overheads are fitted where there is something to fit to, and assumed elsewhere; affine: the
+# same without its compute bound; roofline: from model and device alone
+CHOICES = ("fitted", "affine", "roofline")
 
 
 def latency_of(resolved: Resolved) -> Built:
@@ -33,12 +33,10 @@ def latency_of(resolved: Resolved) -> Built:
     if name not in CHOICES:
         raise ConfigError(f"{unknown('latency model', name, CHOICES)} (or name a CSV file of step times)")
     if resolved.scenario.scheduler == "static":
-        if name != "affine":
+        if name != "fitted":
             raise ConfigError(f"latency model {name!r}: the static scheduler has constants of its own, or a CSV file")
         return static_latency_for(model, device)
     if name == "roofline":
         return roofline(model, device)
-    if name == "derived":
-        return derived(model, device)
-    affine = latency_for(model, device)
-    return affine if name == "affine" else with_compute_bound(affine, model, device)
+    found = latency_for(model, device)
+    return found if name == "fitted" else found.unbound()

@@ -1,79 +1,59 @@
-"""Constants of the affine model for pairs of model and device: fitted where there is something to fit to."""
+"""Latency models of pairs of model and device: with fitted overheads where there is something to fit to."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import NamedTuple
+
 from kvsim.latency.affine import Affine
+from kvsim.latency.derived import derived
+from kvsim.latency.roofline import Roofline, roofline
 from kvsim.models import Device, Model
 
-# Share of the peak that a good engine reaches, from measured FasterTransformer runs of a 13 B model on an A100-40GB
-# (prefill of 512 tokens 63.17 ms, decode 22.0 ms; the pair 0.7 / 0.9 gives 62.15 and 18.97 ms).
-FLOPS_EFFICIENCY = 0.7
-BANDWIDTH_EFFICIENCY = 0.9
+
+class Overheads(NamedTuple):
+    """What an iteration costs beside the device's work: in all, and for each sequence of its batch; nanoseconds."""
+
+    fixed_ns: float
+    sequence_ns: float
+    source: str
+
 
 # (model, device) -> what benchmarks/calibration/fit_latency.py prints; fitted to the contiguous baselines of the vLLM
-# paper's Figure 12, never to what paging does there
-_FITTED: dict[tuple[str, str], Affine] = {
-    ("OPT-13B", "A100-40GB"): Affine(
-        fixed_ns=28_221_600.9,
-        sequence_ns=271_000.9,
-        prefill_ns=69_698.7,
-        context_ns=1_251.6,
-        origin="fitted",
-        source="low load and rates at 0.5 s/token of max, pow2, oracle in the vLLM paper's Figures 12a and 12d",
-    ),
-    ("OPT-66B", "4xA100-40GB"): Affine(
-        fixed_ns=50_971_635.7,
-        sequence_ns=743_728.2,
-        prefill_ns=135_208.0,
-        context_ns=321.6,
-        origin="fitted",
-        source="low load and rates at 0.5 s/token of max, pow2, oracle in the vLLM paper's Figure 12b",
-    ),
-    ("OPT-175B", "8xA100-80GB"): Affine(
-        fixed_ns=82_871_208.4,
-        sequence_ns=132_407.8,
-        prefill_ns=167_101.7,
-        context_ns=427.1,
-        origin="fitted",
-        source="low load and rates at 0.5 s/token of max, pow2, oracle in the vLLM paper's Figure 12c",
-    ),
+# paper's Figure 12, never to what paging does there. A sequence's overhead is OPT-13B's: the engine's, not the model's
+_OVERHEADS = {
+    ("OPT-13B", "A100-40GB"): Overheads(11_304_371.5, 300_175.6, "Figures 12a and 12d"),
+    ("OPT-66B", "4xA100-40GB"): Overheads(26_392_101.5, 300_175.6, "Figure 12b"),
+    ("OPT-175B", "8xA100-80GB"): Overheads(39_426_307.7, 300_175.6, "Figure 12c"),
 }
 
-
-def derived(model: Model, device: Device) -> Affine:
-    """Derive the constants of a model on a device from weights, bandwidth, FLOPs and KV bytes.
-
-    Every iteration reads the weights once; a token costs 2 FLOPs a parameter; a context token is read once.
-
-    Parameters
-    ----------
-    model, device : Model, Device
-        With 16-bit weights, spread evenly over ``device.count`` devices.
-    """
-    bandwidth = device.bandwidth_bytes_per_s * device.count * BANDWIDTH_EFFICIENCY / 1e9
-    flops = device.flops_per_s * device.count * FLOPS_EFFICIENCY / 1e9
-    token_ns = 2 * model.parameters / flops
-    return Affine(
-        fixed_ns=model.weights_bytes() / bandwidth,
-        sequence_ns=token_ns,
-        prefill_ns=token_ns,
-        context_ns=model.kv_bytes_per_token() / bandwidth,
-        origin="derived",
-        source=f"weights, bandwidth, FLOPs and KV bytes of {model.name} on {device}",
-    )
-
-
-def latency_for(model: Model, device: Device) -> Affine:
-    """Return the fitted constants of a model on a device where there are some, and derived ones elsewhere."""
-    return _FITTED.get((model.name, str(device))) or derived(model, device)
-
-
-# (model, device) -> how much longer FasterTransformer takes than the derived constants say, at low load in the ShareGPT
-# panel of the vLLM paper's Figure 12: communication between devices, which those know nothing of
-_STATIC_FACTORS = {
+# (model, device) -> how much longer everything takes than what is derived: communication between devices, which that
+# knows nothing of. What benchmarks/calibration/fit_static.py prints: fitted to FasterTransformer at low load in the
+# ShareGPT panels of the same figure
+_STRETCH = {
     ("OPT-66B", "4xA100-40GB"): 1.13,
     ("OPT-175B", "8xA100-80GB"): 1.50,
 }
+
+
+def stretch_of(model: Model, device: Device) -> float:
+    """How many times longer than derived a model's work takes on several devices; 1 where nothing is known."""
+    return _STRETCH.get((model.name, str(device)), 1.0)
+
+
+def latency_for(model: Model, device: Device) -> Roofline:
+    """Return the roofline of a model on a device, with fitted overheads where there are some."""
+    overheads = _OVERHEADS.get((model.name, str(device)))
+    if overheads is None:
+        return roofline(model, device)
+    return replace(
+        roofline(model, device, stretch_of(model, device), overheads.fixed_ns, overheads.sequence_ns),
+        origin="fitted",
+        source=(
+            f"overheads of {model.name} on {device}, to low load and rates at 0.5 s/token of max, pow2, oracle in the "
+            f"vLLM paper's {overheads.source}"
+        ),
+    )
 
 
 def static_latency_for(model: Model, device: Device) -> Affine:
@@ -84,10 +64,10 @@ def static_latency_for(model: Model, device: Device) -> Affine:
     models they are derived ones, stretched to its low-load points (benchmarks/calibration/fit_static.py). Elsewhere
     they are derived.
     """
-    pair, base = (model.name, str(device)), derived(model, device)
-    if pair in _STATIC_FACTORS:
-        return stretched(base, _STATIC_FACTORS[pair])
-    if pair != ("OPT-13B", "A100-40GB"):
+    base, factor = derived(model, device), stretch_of(model, device)
+    if factor != 1:
+        return stretched(base, factor)
+    if (model.name, str(device)) != ("OPT-13B", "A100-40GB"):
         return base
     fixed_ns = 22.0e6 - base.sequence_ns - 512 * base.context_ns
     return Affine(

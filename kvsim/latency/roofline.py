@@ -1,4 +1,7 @@
-"""The roofline: an iteration is bound by reading the weights or by computing its tokens, whichever takes longer."""
+"""The roofline: an iteration is bound by reading the weights or by computing its tokens, whichever takes longer.
+
+On top of that come the KV cache that is read, and overheads of the iteration and of its sequences.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from kvsim import _kernels
 from kvsim.errors import ConfigError
 from kvsim.latency.affine import Affine
 from kvsim.latency.base import FloatArray, checked, evaluate
-from kvsim.latency.fitted import BANDWIDTH_EFFICIENCY, FLOPS_EFFICIENCY
+from kvsim.latency.derived import BANDWIDTH_EFFICIENCY, FLOPS_EFFICIENCY, derived
 from kvsim.models import Device, Model
 
 # What an iteration costs whatever it does (scheduling, launching kernels, sampling). An assumption: 22.0 ms measured
@@ -18,7 +21,7 @@ OVERHEAD_NS = 3.4e6
 
 @dataclass(frozen=True)
 class Roofline:
-    """An affine part, and the larger of the time to read the weights and the time to compute the tokens.
+    """Overheads, reading the cache, and the larger of the time to read the weights and the time to compute the tokens.
 
     Attributes
     ----------
@@ -29,8 +32,8 @@ class Roofline:
         more, since only sums over the batch are known; attention's own FLOPs are not counted.
     context_ns : float
         Reading the keys and values of a context token, which nothing hides.
-    fixed_ns, sequence_ns, prefill_ns : float
-        What comes on top of an iteration, of a sequence and of a prefill token.
+    fixed_ns, sequence_ns : float
+        Overheads of an iteration and of each sequence in it: scheduling, launching kernels, sampling.
     origin, source : str
         As in ``Affine``.
 
@@ -45,20 +48,19 @@ class Roofline:
     context_ns: float
     fixed_ns: float = 0.0
     sequence_ns: float = 0.0
-    prefill_ns: float = 0.0
     origin: str = "given"
     source: str = "the caller"
     parameters: FloatArray = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        sums = [self.fixed_ns, self.sequence_ns, self.prefill_ns, self.context_ns]
+        sums = [self.fixed_ns, self.sequence_ns, 0.0, self.context_ns]
         constants = checked([_kernels.ROOFLINE, *sums, self.weights_ns, self.token_ns])
         if self.fixed_ns + self.sequence_ns + max(self.weights_ns, self.token_ns) < 1:
             raise ConfigError("an iteration of one sequence must last at least 1 ns")
         object.__setattr__(self, "parameters", constants)
 
     def __call__(self, batch: int, prefill_tokens: int, context_tokens: int) -> int:
-        """Return the affine part + ``max(weights, token * (batch + prefill_tokens))``, rounded."""
+        """Return ``fixed + sequence*batch + context*context_tokens + max(weights, token*(batch + prefill_tokens))``."""
         return evaluate(self.parameters, batch, prefill_tokens, context_tokens)
 
     @property
@@ -70,68 +72,51 @@ class Roofline:
         """Return the same with a context token that costs ``factor`` times as much: another attention kernel."""
         return replace(self, context_ns=self.context_ns * factor)
 
+    def unbound(self) -> Affine:
+        """Return the same without the compute bound: decoding hides behind the weights at any batch."""
+        return Affine(
+            fixed_ns=self.fixed_ns + self.weights_ns,
+            sequence_ns=self.sequence_ns,
+            prefill_ns=self.token_ns,
+            context_ns=self.context_ns,
+            origin=self.origin,
+            source=f"{self.source}; no compute bound",
+        )
+
     def describe(self) -> str:
         """Return the formula with its numbers, and where they come from."""
-        extra = "".join(
-            f"{value / 1e3:.4g} us {what} + "
-            for value, what in ((self.sequence_ns, "a sequence"), (self.prefill_ns, "a prefill token"))
-            if value
-        )
+        sequence = f"{self.sequence_ns / 1e3:.4g} us a sequence + " if self.sequence_ns else ""
         return (
-            f"{self.fixed_ns / 1e6:.4g} ms + {extra}{self.context_ns:.4g} ns a context token + the larger of "
+            f"{self.fixed_ns / 1e6:.4g} ms + {sequence}{self.context_ns:.4g} ns a context token + the larger of "
             f"{self.weights_ns / 1e6:.4g} ms and {self.token_ns / 1e3:.4g} us a token ({self.origin}: {self.source})"
         )
 
 
 def roofline(
-    model: Model,
-    device: Device,
-    *,
-    flops_efficiency: float = FLOPS_EFFICIENCY,
-    bandwidth_efficiency: float = BANDWIDTH_EFFICIENCY,
-    overhead_ns: float = OVERHEAD_NS,
+    model: Model, device: Device, stretch: float = 1.0, overhead_ns: float = OVERHEAD_NS, sequence_ns: float = 0.0
 ) -> Roofline:
     """Return the roofline of a model on a device.
 
     Parameters
     ----------
     model, device : Model, Device
-        With 16-bit weights, spread evenly over ``device.count`` devices; communication between them is not counted.
-    flops_efficiency, bandwidth_efficiency : float
-        Shares of the device's peaks that are reached.
-    overhead_ns : float
-        What an iteration costs whatever it does.
+        With 16-bit weights, spread evenly over ``device.count`` devices.
+    stretch : float
+        How many times longer the device's work takes than at ``BANDWIDTH_EFFICIENCY`` of its bandwidth and
+        ``FLOPS_EFFICIENCY`` of its FLOPs, for instance because devices talk to each other.
+    overhead_ns, sequence_ns : float
+        What an iteration, and a sequence in it, costs whatever it does.
     """
-    bandwidth = device.bandwidth_bytes_per_s * device.count * bandwidth_efficiency / 1e9
-    flops = device.flops_per_s * device.count * flops_efficiency / 1e9
+    work = derived(model, device)
     return Roofline(
-        weights_ns=model.weights_bytes() / bandwidth,
-        token_ns=2 * model.parameters / flops,
-        context_ns=model.kv_bytes_per_token() / bandwidth,
+        weights_ns=work.fixed_ns * stretch,
+        token_ns=work.prefill_ns * stretch,
+        context_ns=work.context_ns * stretch,
         fixed_ns=overhead_ns,
+        sequence_ns=sequence_ns,
         origin="derived",
         source=(
-            f"roofline of {model.name} on {device}, {flops_efficiency:g} of its FLOPs and {bandwidth_efficiency:g} of "
+            f"roofline of {model.name} on {device}, {FLOPS_EFFICIENCY:g} of its FLOPs and {BANDWIDTH_EFFICIENCY:g} of "
             f"its bandwidth, {overhead_ns / 1e6:.3g} ms assumed for the rest"
         ),
-    )
-
-
-def with_compute_bound(affine: Affine, model: Model, device: Device) -> Roofline:
-    """Return an affine model whose iterations cannot compute their tokens faster than the device.
-
-    The time to read the weights is taken out of the fixed time, and the larger of it and the time to compute comes in
-    its place: up to the ridge nothing changes.
-    """
-    bound = roofline(model, device)
-    weights_ns = min(bound.weights_ns, affine.fixed_ns)
-    return Roofline(
-        weights_ns=weights_ns,
-        token_ns=bound.token_ns,
-        context_ns=affine.context_ns,
-        fixed_ns=affine.fixed_ns - weights_ns,
-        sequence_ns=affine.sequence_ns,
-        prefill_ns=affine.prefill_ns,
-        origin=affine.origin,
-        source=f"{affine.source}; with the compute bound of {model.name} on {device}",
     )

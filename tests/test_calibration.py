@@ -2,31 +2,56 @@
 
 from __future__ import annotations
 
+import functools
+import math
+
 import pytest
 
 from kvsim.experiments.capacity import knee_of
 from kvsim.latency import latency_of, static_latency_for
 from kvsim.models import get_device, get_model
 from kvsim.objective import Objective
-from kvsim.paper.published import PANELS, published_rate
+from kvsim.paper.published import ORCA, PANELS, published_rate
 from kvsim.scenario import Resolved, Scenario
 
 GOAL = Objective({"normalized-latency": 0.5})
 
 
-@pytest.mark.parametrize("system", ["max", "pow2", "oracle", "paged"])
-@pytest.mark.parametrize(("panel", "seeds"), [("fig12a", 8), ("fig12d", 1)])
-def test_rates_at_half_a_second_a_token(panel: str, seeds: int, system: str) -> None:
-    """Within 15 %; an hour of Alpaca is long enough for one seed. What paging does was fitted to nothing."""
+SEEDS = {"sharegpt": 8, "alpaca": 1}  # an hour of Alpaca is long enough for one seed
+
+
+@functools.cache
+def deviation(panel: str, system: str) -> float:
+    """Logarithm of a simulated rate at 0.5 s/token over the published one."""
     where = PANELS[panel]
     scenario = Scenario(model=where.model, gpu=where.gpu, workload=where.workload, duration=where.duration_s)
     latency, target = latency_of(Resolved(scenario)), published_rate(panel, system)
     knees = [
         knee_of(scenario, system, seed, latency, GOAL, start=target, factor=1.1, tolerance=0.01)
-        for seed in range(seeds)
+        for seed in range(SEEDS[where.workload])
     ]
-    mean = sum(knee.rate for knee in knees) / seeds
-    assert mean == pytest.approx(target, rel=0.15)
+    return math.log(sum(knee.rate for knee in knees) / len(knees) / target)
+
+
+@pytest.mark.parametrize("system", ORCA)
+@pytest.mark.parametrize("panel", PANELS)
+def test_multiples_of_paging_are_predicted(panel: str, system: str) -> None:
+    """What paging does was fitted to nothing, and e and f not at all."""
+    within = 0.15 if PANELS[panel].model == "OPT-13B" else 0.25
+    multiple = math.exp(deviation(panel, "paged") - deviation(panel, system))
+    assert multiple == pytest.approx(1.0, abs=within)
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_rates_of_paging_are_predicted(panel: str) -> None:
+    assert math.exp(deviation(panel, "paged")) == pytest.approx(1.0, abs=0.15)
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_rates_of_the_baselines(panel: str) -> None:
+    """One published rate resists: oracle over max is 2.09 in panel a, and their batches allow 1.95."""
+    squares = [deviation(panel, system) ** 2 for system in ORCA]
+    assert math.sqrt(sum(squares) / len(squares)) <= 0.10
 
 
 @pytest.mark.parametrize("panel", ["fig12a", "fig12b", "fig12c"])

@@ -78,7 +78,7 @@ def test_what_binds_is_what_more_of_helps() -> None:
     system = capacity(capped, GOAL).systems[0]
     assert system.binds == "sequences"
     assert abs(system.elasticities["memory"]) < 0.05
-    roomy = capped.model_copy(update={"max_num_seqs": 1024, "pool": "400GiB"})
+    roomy = capped.model_copy(update={"max_num_seqs": 1024, "max_num_batched_tokens": 20_000, "pool": "400GiB"})
     assert capacity(roomy, GOAL).systems[0].binds == "compute"
 
 

@@ -51,8 +51,8 @@ def scenario_of(workload: str, system: str, headroom: int) -> Scenario:
 
 
 def measure_batch(unit: tuple[Scenario, str, int]) -> float:
-    """Return the mean batch of one replicate."""
-    return float(measure(unit).summary()["mean_batch"])
+    """Return the mean batch of one replicate, over iterations: each is one batch."""
+    return float(measure(unit).summary()["mean_batch_by_iteration"])
 
 
 def _row(workload: str, system: str, headroom: int, mean: float) -> Row:

@@ -77,7 +77,7 @@ def test_step_equals_leap_small_pools(data: st.DataObject) -> None:
     """Random scenarios with pools of a few blocks, where preemption is frequent; checked after every operation."""
     name, placement = data.draw(st.sampled_from(SYSTEMS))
     static = name == "max" and data.draw(st.booleans())
-    block_size = data.draw(st.integers(1, 20))
+    block_size = data.draw(st.just(1) | st.integers(1, 20))
     stream = short_stream(
         data.draw(st.integers(1, 40)), data.draw(st.sampled_from([1, 5, 20, 200])), data.draw(st.integers(0, 99))
     )
@@ -112,6 +112,17 @@ def think(env, server, user, log):
         request = yield server.submit(int(rng.integers(0, 30)), int(rng.integers(1, 25)))
         log.append((env.now, user, request))
         yield env.timeout(int(rng.integers(0, 4)) * 30_000_000)
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("capacity", [70, 200, 2000])
+def test_blocks_of_one_slot(capacity: int, seed: int) -> None:
+    """The leap hands them out row by row, the step iteration by iteration, and each row gets the same blocks."""
+    options = {"capacity": capacity, "block_size": 1, "max_model_len": 60, "digest": True, "check": 2}
+    step, leap = (run(short_stream(40, 20, seed), "paged", engine=engine, **options) for engine in ("step", "leap"))
+    assert_same(step, leap)
+    assert (step.accounts.total.preemptions > 0) == (capacity < 2000)
 
 
 @pytest.mark.uncompiled

@@ -30,7 +30,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = "kvsim/_kernels.py"
-DECORATORS = {"kernel", "inlined", "merged"}
+DECORATORS = {"kernel", "inlined", "aside", "merged"}
 # in the order in which they run: the quickest to notice first
 TESTS = tuple(f"tests/test_{name}.py" for name in ("kernels", "allocators", "latency", "plugins", "results", "engines"))
 COPIED = ("kvsim", "workloads", "tests", "benchmarks/speed", "pyproject.toml")

@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs import LATENCY, assert_same, run, sharegpt, short_stream
 
-from kvsim.allocators import make_allocator
+from kvsim import _kernels as k
+from kvsim.allocators import PagedAllocator, make_allocator
 from kvsim.engine import simulate
+from kvsim.engine.leap import Leap
+from kvsim.engine.setup import Setup
 from kvsim.generate import load_workload
 from kvsim.latency import Affine
 from kvsim.names import ALLOCATORS, CONTIGUOUS
@@ -119,9 +122,11 @@ def think(env, server, user, log):
 @pytest.mark.parametrize("capacity", [70, 200, 2000])
 def test_blocks_of_one_slot(capacity: int, seed: int) -> None:
     """The leap hands them out row by row, the step iteration by iteration, and each row gets the same blocks."""
-    options = {"capacity": capacity, "block_size": 1, "max_model_len": 60, "digest": True, "check": 2}
-    step, leap = (run(short_stream(40, 20, seed), "paged", engine=engine, **options) for engine in ("step", "leap"))
-    assert_same(step, leap)
+    options = {"capacity": capacity, "block_size": 1, "max_model_len": 60, "digest": True, "bins": 2}
+    stream = short_stream(40, 20, seed)
+    step = run(stream, "paged", engine="step", **options)
+    assert_same(step, run(stream, "paged", engine="leap", **options))
+    assert_same(step, run(stream, "paged", engine="leap", check=2, **options))  # one iteration at a time
     assert (step.accounts.total.preemptions > 0) == (capacity < 2000)
 
 
@@ -153,6 +158,21 @@ def test_step_equals_leap_closed_loop(name, capacity, block_size, users, static)
     assert logs[0] == logs[1]
     assert len(logs[0]) == 3 * users
     assert_same(*results)
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("budget", [1, 7])
+def test_the_budget_bounds_the_work(budget: int) -> None:
+    """Ordinary iterations and leapt ones count alike, so that progress shows and Ctrl-C is heard."""
+    pool = PagedAllocator(200, 4, max_model_len=60)
+    engine = Leap(Setup(short_stream(20, 20, 0), pool, Scheduler(), LATENCY, 60, bins=2))
+    calls = 1
+    while engine.advance(k.FOREVER, budget) == k.PAUSED:
+        calls += 1
+    total = engine.close(engine.now).total
+    assert total.finished == 20
+    assert total.iterations > 5 * budget
+    assert calls >= total.iterations / budget
 
 
 @pytest.mark.parametrize("budget", [1, 2, 7, 1000])

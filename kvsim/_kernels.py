@@ -96,7 +96,7 @@ def reservation(kind: int, num_tokens: int, final_tokens: int, max_model_len: in
 
 # Kinds of latency models: the first of their parameters. What follows it is
 #   AFFINE    ns: fixed, a sequence, a prefill token, a context token
-#   ROOFLINE  the same four, then ns to read the weights and ns to compute a token
+#   ROOFLINE  the same four (none a prefill token), then ns to read the weights and ns to compute a token
 #   MEASURED  lengths of the axes batch, prefill and context; the axes; times in ns, in C order
 AFFINE, ROOFLINE, MEASURED = 0, 1, 2
 
@@ -395,17 +395,17 @@ def buddy_drop(pool: Extents, order: int, start: int) -> None:
 @merged
 def buddy_has(pool: Extents, order: int, start: int) -> bool:
     """Whether this piece is free as a whole and not part of a larger one."""
-    index = start >> order
-    return (pool.tree[pool.levels[order, 0] + (index >> WORD_SHIFT)] >> (index & (WORD_BITS - 1))) & 1 != 0
+    node = start >> order
+    return (pool.tree[pool.levels[order, 0] + (node >> WORD_SHIFT)] >> (node & (WORD_BITS - 1))) & 1 != 0
 
 
 @merged
 def buddy_lowest(pool: Extents, order: int) -> int:
     """First slot of the lowest free piece of an order that has one."""
-    index = 0
+    node = 0
     for level in range(pool.levels.shape[1] - 1, -1, -1):
-        index = (index << WORD_SHIFT) + lowest_bit(pool.tree[pool.levels[order, level] + index])
-    return index << order
+        node = (node << WORD_SHIFT) + lowest_bit(pool.tree[pool.levels[order, level] + node])
+    return node << order
 
 
 @merged
@@ -1297,7 +1297,7 @@ def leap(blocks: Blocks, extents: Extents, run: Run, horizon: int, budget: int) 
     phase = clock[ITERATION] % size
     while done < steps and now < watched:
         due = run.due[NUM_DUE, index(phase)]
-        ns = iteration_ns(run.latency, batch, clock[PREFILL], context + step)
+        ns = iteration_ns(run.latency, batch, clock[PREFILL], context + step)  # a literal 0 would compile it again
         if due > blocks.counts[FREE] or now + ns > until or (used_ns | promised_ns | held_ns) >= 2**61 or ns >= 2**30:
             break
         if due and size == 1:  # every growing row, in every iteration: the blocks are handed out after the last

@@ -125,6 +125,12 @@ def _positive(**numbers: int) -> None:
             raise ConfigError(f"{name} is {number}; a number from 1 to {MOST_SLOTS - 1} is expected")
 
 
+def _known(row: int, rows: IntArray) -> None:
+    """Refuse a row that a pool does not have: kernels would write beside their arrays."""
+    if not 0 <= row < rows.shape[1]:
+        raise ConfigError(f"row is {row}; a number from 0 to {rows.shape[1] - 1} is expected")
+
+
 class PagedAllocator:
     """A pool cut into blocks of one size, handed out whole and in any order.
 
@@ -223,6 +229,7 @@ class PagedAllocator:
         int
             ``OK``, ``LATER`` (not enough is free) or ``NEVER`` (an empty pool would not do).
         """
+        _known(row, self.state.rows)
         verdict: int = k.blocks_reserve(self.state, row, num_tokens, final_tokens, keep_free // self.block_size)
         return verdict
 
@@ -252,6 +259,7 @@ class PagedAllocator:
         int
             Slots given back.
         """
+        _known(row, self.state.rows)
         slots: int = k.blocks_free(self.state, row)
         return slots
 
@@ -410,6 +418,7 @@ class ContiguousAllocator:
         int
             ``OK``, ``LATER`` (no extent is large enough) or ``NEVER`` (an empty pool would not do).
         """
+        _known(row, self.state.rows)
         verdict: int = k.extents_reserve(self.state, row, num_tokens, final_tokens)
         return verdict
 
@@ -439,6 +448,7 @@ class ContiguousAllocator:
         int
             Slots given back.
         """
+        _known(row, self.state.rows)
         slots: int = k.extents_free(self.state, row)
         return slots
 

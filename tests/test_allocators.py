@@ -227,3 +227,16 @@ def test_bad_settings(kwargs: dict, message: str) -> None:
 def test_an_extent_cannot_grow() -> None:
     with pytest.raises(ConfigError, match="cannot grow"):
         ContiguousAllocator(64, reservation="on-demand", max_model_len=64)
+
+
+@pytest.mark.parametrize("name", ["paged", "max"])
+def test_a_row_that_is_not_there(name: str) -> None:
+    """Kernels index without a sign: -1 would be the far end of memory, not of the array."""
+    pool = make_allocator(name, capacity=64, max_model_len=60)
+    rows = pool.state.rows.shape[1]
+    for row in (-1, rows, 10**9):
+        for operation in (lambda row=row: pool.reserve(row, 3, 5), lambda row=row: pool.free(row)):
+            with pytest.raises(ConfigError, match=f"row is {row}; a number from 0 to {rows - 1}"):
+                operation()
+    pool.verify()
+    assert pool.totals() == (0, 0, 0, 0)

@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+import kvsim.cli
 from kvsim.errors import ConfigError, InvariantError, KvsimError, StalledError, TraceError, unknown
 
 ERRORS = [
@@ -28,3 +29,14 @@ def test_text_and_travel(error: KvsimError, text: str) -> None:
 def test_the_nearest_name_is_offered() -> None:
     assert "did you mean 'sharegpt'?" in str(unknown("workload", "ShareGTP", ["alpaca", "sharegpt"]))
     assert "known: alpaca, sharegpt" in str(unknown("workload", "zzz", ["sharegpt", "alpaca"]))
+
+
+def test_no_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(**_options: object) -> None:
+        raise MemoryError("Unable to allocate 7.6 GiB")
+
+    monkeypatch.setattr(kvsim.cli.cli, "main", full)
+    with pytest.raises(SystemExit) as stopped:
+        kvsim.cli.main()
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.startswith("kvsim: out of memory: Unable to allocate 7.6 GiB; ")

@@ -20,6 +20,7 @@ from kvsim.errors import ConfigError
 from kvsim.lesson import SCENARIOS, load_lesson, make_page
 from kvsim.lesson.page import MODULES, lesson_data
 from kvsim.lesson.phrases import LANGUAGES, number, phrases, say
+from kvsim.lesson.scenarios import record_scenario
 from kvsim.quiz import TOPICS, ask
 
 
@@ -170,6 +171,16 @@ requests = 12
 backlog = true
 allocator = ["pow2", "paged"]
 """
+
+
+def test_a_scenario_keeps_its_latency_model(tmp_path: Path) -> None:
+    settings = {"num_blocks": 40, "requests": 4, "backlog": True, "allocator": ["paged"]}
+    steps = tmp_path / "steps.csv"
+    steps.write_text("ms\n7\n")
+    recording = record_scenario(settings | {"latency": str(steps)}, "here").recordings[0]
+    assert set(np.diff(recording.starts_ns)) == {7_000_000}
+    with pytest.raises(ConfigError, match="latency model 'fited'; did you mean 'fitted'"):
+        record_scenario(settings | {"latency": "fited"}, "here")
 
 
 def test_a_lesson_of_ones_own(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ at low load: rates are what the model is used for, and latencies at low load say
 times over. (No model in which more work takes longer can give oracle more than the 1.95 times of max that its batch is
 larger, and 2.09 is published, so that something has to give.)
 
-Printed: the overheads, every residual, how well each is determined, and paging, and the panels that nothing was fitted
-to, as predicted: at the optimum, and for paging where the norm has grown by 5 % along the direction that the targets
-determine least, or that has been followed for a factor of e^2.
+Printed: the overheads, every residual, how well they are determined, and what is predicted (paging, and all of the
+panels that nothing was fitted to): at the optimum, and at both ends of the direction that the targets determine least,
+where the norm has grown by 5 %, or the direction has been followed for a factor of e^2.
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ class Fit:
     def latency(self, constants: np.ndarray) -> Roofline:
         """The latency model with overheads."""
         model, device = get_model(self.model), get_device(self.gpu)
-        return roofline(model, device, stretch_of(model, device), *(float(value) for value in constants))
+        overhead_ns, sequence_ns = (float(value) for value in constants)
+        stretch = stretch_of(model, device)
+        return roofline(model, device, stretch=stretch, overhead_ns=overhead_ns, sequence_ns=sequence_ns)
 
     def simulated(self, targets: list[Target], constants: np.ndarray) -> np.ndarray:
         """Means over seeds of what targets come to, shape (targets,)."""

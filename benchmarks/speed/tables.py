@@ -161,7 +161,7 @@ def start_up(_quick: bool) -> Iterator[Row]:
     note = f"wall {compare.wall_s:.1f} s; " + ", ".join(f"{name} {s:.2f}" for name, s in parts.items())
     yield Row("kvsim compare, cached, figures and all", compare.cpu_s, "s", 3, note)
     smaller = [name for name, seconds in parts.items() if seconds < parts["requests and simulation"]]
-    yield Row("  parts of it smaller than the simulation", len(smaller), "", 0, ", ".join(smaller))
+    yield Row("  parts of it smaller than requests and simulation", len(smaller), "", 0, ", ".join(smaller))
     helped = median_spent(["-m", "kvsim", "--help"], 2 * rounds)
     yield Row("kvsim --help", helped.cpu_s * 1e3, "ms", 150, f"wall {helped.wall_s * 1e3:.0f} ms")
 

@@ -83,6 +83,8 @@ def main() -> NoReturn:
         sys.exit(141)
     except OSError as error:
         fail(f"{error.filename or 'output'}: {error.strerror}")
+    except MemoryError as error:
+        fail(f"out of memory: {str(error) or 'no more of it is to be had'}; smaller pools or fewer requests need less")
     except (KeyboardInterrupt, click.Abort):
         click.echo("kvsim: interrupted; nothing was written", err=True)
         sys.exit(130)

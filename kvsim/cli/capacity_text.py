@@ -51,17 +51,20 @@ def _system(system: Capacity) -> dict[str, Any]:
 
 def print_capacities(found: Capacities) -> None:
     """Print a table, and under which condition it holds."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
     title = f"Highest rate with {found.goal}"
-    table = Table(title=title, title_justify="left")
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True
+    )
     resources = [name for name in RESOURCES if any(system.elasticities for system in found.systems)]
     for name in ("allocator", "requests/s", "paged over it", *(["binds"] if resources else [])):
         table.add_column(name, justify="right" if name.startswith(("req", "paged")) else "left", no_wrap=True)
     for name in resources:
-        table.add_column(f"+25 % {name}", justify="right")
+        table.add_column(f"+25 %\n{name}", justify="right", no_wrap=True)
     multiples = found.multiples()
     for system in found.systems:
         cells = [system.allocator, _rate(system), _multiple(multiples.get(system.allocator))]
@@ -97,7 +100,7 @@ def _multiple(ratio: Ratio | None) -> str:
 def _gains(system: Capacity) -> list[str]:
     """How much a quarter more of each resource adds to the rate."""
     gains = {name: MORE**power - 1 for name, power in system.elasticities.items()}
-    return [f"{round(gains[name], 3):+.1%}" if name in gains else "-" for name in RESOURCES]
+    return [f"{round(gains[name], 2) + 0.0:+.0%}" if name in gains else "-" for name in RESOURCES]
 
 
 def _without_knee(system: Capacity, found: Capacities) -> str:

@@ -65,7 +65,7 @@ def _print(results: list[Reproduction]) -> None:
     predicted = [row for row in rows if row.tag in ("exact", "derived")]
     click.echo(
         f"\n{sum(row.reproduced for row in rows)} of {len(predicted)} arithmetic or predicted numbers are within their "
-        f"tolerance; {len(rows) - len(predicted)} others were fitted to, or are known to differ"
+        f"tolerance; fitted to, or known to differ: {len(rows) - len(predicted)}"
     )
     for result in results:
         for note in [*result.notes, f"took {result.seconds:.1f} s"]:

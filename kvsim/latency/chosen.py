@@ -34,7 +34,9 @@ def latency_of(resolved: Resolved) -> Built:
         raise ConfigError(f"{unknown('latency model', name, CHOICES)} (or name a CSV file of step times)")
     if resolved.scenario.scheduler == "static":
         if name != "fitted":
-            raise ConfigError(f"latency model {name!r}: the static scheduler has constants of its own, or a CSV file")
+            raise ConfigError(
+                f"latency model {name!r}: the static scheduler has its own constants; leave it out, or name a CSV file"
+            )
         return static_latency_for(model, device)
     if name == "roofline":
         return roofline(model, device)

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from kvsim.latency.affine import Affine
 from kvsim.latency.derived import derived
-from kvsim.latency.roofline import Roofline, roofline
+from kvsim.latency.roofline import Roofline, roofline, work_of
 from kvsim.models import Device, Model
 
 
 class Overheads(NamedTuple):
-    """What an iteration costs beside the device's work: in all, and for each sequence of its batch; nanoseconds."""
+    """What an iteration costs beside the device's work, and each sequence of its batch; nanoseconds."""
 
     fixed_ns: float
     sequence_ns: float
@@ -23,8 +23,8 @@ class Overheads(NamedTuple):
 # paper's Figure 12, never to what paging does there. A sequence's overhead is OPT-13B's: the engine's, not the model's
 _OVERHEADS = {
     ("OPT-13B", "A100-40GB"): Overheads(11_304_371.5, 300_175.6, "Figures 12a and 12d"),
-    ("OPT-66B", "4xA100-40GB"): Overheads(26_392_101.5, 300_175.6, "Figure 12b"),
-    ("OPT-175B", "8xA100-80GB"): Overheads(39_426_307.7, 300_175.6, "Figure 12c"),
+    ("OPT-66B", "4xA100-40GB"): Overheads(26_392_101.5, 300_175.6, "Figure 12b (of a sequence: 12a and 12d)"),
+    ("OPT-175B", "8xA100-80GB"): Overheads(39_426_307.7, 300_175.6, "Figure 12c (of a sequence: 12a and 12d)"),
 }
 
 # (model, device) -> how much longer everything takes than what is derived: communication between devices, which that
@@ -43,15 +43,16 @@ def stretch_of(model: Model, device: Device) -> float:
 
 def latency_for(model: Model, device: Device) -> Roofline:
     """Return the roofline of a model on a device, with fitted overheads where there are some."""
-    overheads = _OVERHEADS.get((model.name, str(device)))
+    overheads, stretch = _OVERHEADS.get((model.name, str(device))), stretch_of(model, device)
     if overheads is None:
-        return roofline(model, device)
+        return roofline(model, device, stretch=stretch)
+    found = roofline(model, device, stretch=stretch, overhead_ns=overheads.fixed_ns, sequence_ns=overheads.sequence_ns)
     return replace(
-        roofline(model, device, stretch_of(model, device), overheads.fixed_ns, overheads.sequence_ns),
+        found,
         origin="fitted",
         source=(
-            f"overheads of {model.name} on {device}, to low load and rates at 0.5 s/token of max, pow2, oracle in the "
-            f"vLLM paper's {overheads.source}"
+            f"{work_of(model, device, stretch)}; overheads to low load and rates at 0.5 s/token of max, pow2, oracle "
+            f"in the vLLM paper's {overheads.source}"
         ),
     )
 

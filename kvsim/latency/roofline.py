@@ -73,7 +73,10 @@ class Roofline:
         return replace(self, context_ns=self.context_ns * factor)
 
     def unbound(self) -> Affine:
-        """Return the same without the compute bound: decoding hides behind the weights at any batch."""
+        """Return the same without the compute bound: decoding hides behind the weights at any batch.
+
+        A prefill does not, at any length: its tokens' time comes on top, so that this may be the slower of the two.
+        """
         return Affine(
             fixed_ns=self.fixed_ns + self.weights_ns,
             sequence_ns=self.sequence_ns,
@@ -93,7 +96,7 @@ class Roofline:
 
 
 def roofline(
-    model: Model, device: Device, stretch: float = 1.0, overhead_ns: float = OVERHEAD_NS, sequence_ns: float = 0.0
+    model: Model, device: Device, *, stretch: float = 1.0, overhead_ns: float = OVERHEAD_NS, sequence_ns: float = 0.0
 ) -> Roofline:
     """Return the roofline of a model on a device.
 
@@ -104,8 +107,10 @@ def roofline(
     stretch : float
         How many times longer the device's work takes than at ``BANDWIDTH_EFFICIENCY`` of its bandwidth and
         ``FLOPS_EFFICIENCY`` of its FLOPs, for instance because devices talk to each other.
-    overhead_ns, sequence_ns : float
-        What an iteration, and a sequence in it, costs whatever it does.
+    overhead_ns : float
+        What an iteration costs beside that work.
+    sequence_ns : float
+        What each sequence of its batch costs beside that work.
     """
     work = derived(model, device)
     return Roofline(
@@ -116,7 +121,14 @@ def roofline(
         sequence_ns=sequence_ns,
         origin="derived",
         source=(
-            f"roofline of {model.name} on {device}, {FLOPS_EFFICIENCY:g} of its FLOPs and {BANDWIDTH_EFFICIENCY:g} of "
-            f"its bandwidth, {overhead_ns / 1e6:.3g} ms assumed for the rest"
+            f"{work_of(model, device, stretch)}; {overhead_ns / 1e6:.3g} ms "
+            f"{'assumed' if overhead_ns == OVERHEAD_NS else 'given'} for the rest"
         ),
     )
+
+
+def work_of(model: Model, device: Device, stretch: float) -> str:
+    """Say from what the device's work is derived."""
+    times = f", times {stretch:g}" if stretch != 1 else ""
+    shares = f"{FLOPS_EFFICIENCY:g} of the FLOPs and {BANDWIDTH_EFFICIENCY:g} of the bandwidth"
+    return f"{model.name} at {shares} of {device}{times}"

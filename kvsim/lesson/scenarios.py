@@ -20,11 +20,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from kvsim import _kernels as k
 from kvsim.allocators import ContiguousAllocator, PagedAllocator, make_allocator
 from kvsim.errors import ConfigError, unknown
-from kvsim.latency import latency_for
+from kvsim.latency import latency_of, with_kernel
 from kvsim.lesson.recording import MAX_REQUESTS, MAX_SLOTS, TICK_NS, Recording, record
 from kvsim.requests import IntArray, RequestStream
 from kvsim.scenario import Resolved, make_scenario, read_settings
-from kvsim.scheduler import Scheduler
+from kvsim.scheduler import Scheduler, scheduler_for
 
 # In the order of a class.
 SCENARIOS = ("figure-3", "internal", "external", "paging", "preemption", "block-size")
@@ -326,12 +326,8 @@ def _record_one(resolved: Resolved, stream: RequestStream, name: str, check: int
     return record(
         stream,
         allocator,
-        latency=latency_for(resolved.model, resolved.device),
-        scheduler=Scheduler(
-            max_num_seqs=scenario.max_num_seqs,
-            max_num_batched_tokens=scenario.max_num_batched_tokens,
-            watermark=scenario.watermark,
-        ),
+        latency=with_kernel(latency_of(resolved), scenario, name),
+        scheduler=scheduler_for(scenario),
         max_model_len=resolved.max_model_len,
         backlog=resolved.backlog,
         stop_at_s=scenario.stop_at,

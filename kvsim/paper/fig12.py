@@ -2,7 +2,7 @@
 
 Panels a, b, c are ShareGPT on OPT-13B, 66B and 175B; d, e, f are Alpaca on the same. The overheads of the latency model
 are fitted to the contiguous baselines of a and d together, of b, and of c; what paging does is predicted everywhere,
-and in e and f everything is.
+and in e and f everything is but FasterTransformer's batch.
 """
 
 from __future__ import annotations

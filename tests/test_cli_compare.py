@@ -123,6 +123,13 @@ def test_figures_and_sentence(tmp_path: Path) -> None:
     assert "±" in done.out
 
 
+def test_replicates_have_one_shape(tmp_path: Path) -> None:
+    """Whether they agree or not: a reader of the JSON need not look."""
+    done = run_one("compare", "--requests", "300", "--rate", "1", "--seeds", "2", "--json", folder=tmp_path)
+    for system in json.loads(done.out)["systems"]:
+        assert [len(system[name]) for name in ("bound_by", "stationary")] == [2, 2]
+
+
 def test_a_scenario_file_is_the_options(tmp_path: Path) -> None:
     scenario = write(tmp_path, "s.toml", 'requests = 120\nblock-size = 32\nallocator = ["max", "paged"]\n')
     options = ["--requests", "120", "--block-size", "32", "--allocator", "max", "--allocator", "paged"]

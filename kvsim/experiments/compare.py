@@ -42,6 +42,9 @@ IDEAS = (
 )
 
 
+VERDICTS = ("bound_by", "stationary")  # what a summary says of each run
+
+
 @dataclass(frozen=True)
 class System:
     """One allocator over all replicates.
@@ -74,11 +77,15 @@ class System:
         return None if any(value is None for value in values) else mean_of(values)
 
     def summary(self) -> dict[str, Any]:
-        """Summary of the only replicate, or the means of all with the half-widths of their intervals."""
+        """Summary of the only replicate, or the means of all with the half-widths of their intervals.
+
+        What is said of each run, and is no number, is a list then, a replicate an entry.
+        """
         summaries = self.summaries
         if len(summaries) == 1:
             return summaries[0]
         merged: dict[str, Any] = {name: _merge([s[name] for s in summaries]) for name in summaries[0]}
+        merged |= {name: [s[name] for s in summaries] for name in VERDICTS}
         halves = {name: self.mean(name) for name, value in summaries[0].items() if isinstance(value, float)}
         merged["interval_95"] = {name: mean.half_width for name, mean in halves.items() if mean is not None}
         return merged

@@ -1,12 +1,12 @@
 """Fit the overheads of the latency model to the contiguous baselines of the vLLM paper's Figure 12.
 
-    python benchmarks/calibration/fit_latency.py [OPT-13B | OPT-66B | OPT-175B] [--jobs N]
+    python benchmarks/calibration/fit_latency.py [OPT-13B | OPT-66B | OPT-175B] [--low-load-weight W] [--sequence-us X]
 
 What the device does is derived, and not fitted: reading the weights, computing tokens, reading the cache; on several
 devices all of it stretched by what FasterTransformer needs at low load (fit_static.py). Fitted is what an iteration
 costs beside that, and, for OPT-13B, what each of its sequences does. That is the serving engine's work, the same for
-all models. Two panels tell it; one ShareGPT panel does not (for OPT-175B a factor of ten in it moves no fitted rate by
-more than four percent), so that for the others it is the one of OPT-13B.
+all models. Two panels tell it; one ShareGPT panel does not (a tenth of it moves no fitted rate of OPT-175B by more than
+5 %: --sequence-us 30), so that for the others it is the one of OPT-13B.
 
 Fitted to: the normalized latency of max, pow2 and oracle at low load (rates of at most 0.6 of the published rate at 0.5
 s/token) and their rates at 0.5 s/token. OPT-13B: panels a and d; OPT-66B and OPT-175B: their ShareGPT panel. What
@@ -98,8 +98,8 @@ def simulate(target: Target, seed: int, latency: Roofline) -> float:
 class Fit:
     """A fit of overheads to targets: of both for OPT-13B, else of the iteration's, its sequences' being those found."""
 
-    def __init__(self, model: str, pool: Executor) -> None:
-        self.model, self.pool = model, pool
+    def __init__(self, model: str, pool: Executor, low_load_weight: float, sequence_us: float | None) -> None:
+        self.model, self.pool, self.low_load_weight = model, pool, low_load_weight
         panels = FITTED_PANELS[model]
         self.targets = targets_of(panels)
         self.judged = [rate_target(panel, "paged") for panel in panels]
@@ -107,8 +107,10 @@ class Fit:
         self.gpu = PANELS[panels[0]].gpu
         self.constants = GUESS.copy()
         self.free = slice(2)
-        if model != "OPT-13B":
-            self.constants[1] = latency_for(get_model("OPT-13B"), get_device("A100-40GB")).sequence_ns
+        if sequence_us is None and model != "OPT-13B":
+            sequence_us = latency_for(get_model("OPT-13B"), get_device("A100-40GB")).sequence_ns / 1e3
+        if sequence_us is not None:
+            self.constants[1] = sequence_us * 1e3
             self.free = slice(1)
 
     def latency(self, constants: np.ndarray) -> Roofline:
@@ -130,8 +132,8 @@ class Fit:
         return np.log(self.simulated(self.targets, constants) / [target.published for target in self.targets])
 
     def weighted(self, constants: np.ndarray) -> np.ndarray:
-        """Residuals, those at low load at a quarter of their size."""
-        weights = [LOW_LOAD_WEIGHT if target.rate is not None else 1.0 for target in self.targets]
+        """Residuals, those at low load at their weight."""
+        weights = [self.low_load_weight if target.rate is not None else 1.0 for target in self.targets]
         return self.residuals(constants) * weights
 
     def norm(self, constants: np.ndarray) -> float:
@@ -217,9 +219,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", default="OPT-13B", choices=FITTED_PANELS)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--low-load-weight", type=float, default=LOW_LOAD_WEIGHT, help="a quarter is what is used")
+    parser.add_argument("--sequence-us", type=float, help="a sequence's overhead, to see what depends on it")
     options = parser.parse_args()
     with ProcessPoolExecutor(options.jobs) as pool:
-        fit = Fit(options.model, pool)
+        fit = Fit(options.model, pool, options.low_load_weight, options.sequence_us)
         fit.run()
         show(fit)
     if options.model == "OPT-13B":

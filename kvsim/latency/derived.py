@@ -11,7 +11,7 @@ FLOPS_EFFICIENCY = 0.7
 BANDWIDTH_EFFICIENCY = 0.9
 
 
-def derived(model: Model, device: Device) -> Affine:
+def derived(model: Model, device: Device, stretch: float = 1.0) -> Affine:
     """Derive the constants of a model on a device.
 
     Every iteration reads the weights once; a token costs 2 FLOPs a parameter; a context token is read once.
@@ -20,15 +20,18 @@ def derived(model: Model, device: Device) -> Affine:
     ----------
     model, device : Model, Device
         With 16-bit weights, spread evenly over ``device.count`` devices.
+    stretch : float
+        How many times longer all of it takes, for instance because devices talk to each other.
     """
-    bandwidth = device.bandwidth_bytes_per_s * device.count * BANDWIDTH_EFFICIENCY / 1e9
-    flops = device.flops_per_s * device.count * FLOPS_EFFICIENCY / 1e9
+    bandwidth = device.bandwidth_bytes_per_s * device.count * BANDWIDTH_EFFICIENCY / stretch / 1e9
+    flops = device.flops_per_s * device.count * FLOPS_EFFICIENCY / stretch / 1e9
     token_ns = 2 * model.parameters / flops
+    shares = f"{FLOPS_EFFICIENCY:g} of the FLOPs and {BANDWIDTH_EFFICIENCY:g} of the bandwidth"
     return Affine(
         fixed_ns=model.weights_bytes() / bandwidth,
         sequence_ns=token_ns,
         prefill_ns=token_ns,
         context_ns=model.kv_bytes_per_token() / bandwidth,
         origin="derived",
-        source=f"weights, bandwidth, FLOPs and KV bytes of {model.name} on {device}",
+        source=f"{model.name} at {shares} of {device}" + (f", times {stretch:g}" if stretch != 1 else ""),
     )

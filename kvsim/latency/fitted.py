@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kvsim.latency.affine import Affine
 from kvsim.latency.derived import derived
-from kvsim.latency.roofline import Roofline, roofline, work_of
+from kvsim.latency.roofline import Roofline, roofline
 from kvsim.models import Device, Model
 
 
@@ -51,8 +51,8 @@ def latency_for(model: Model, device: Device) -> Roofline:
         found,
         origin="fitted",
         source=(
-            f"{work_of(model, device, stretch)}; overheads to low load and rates at 0.5 s/token of max, pow2, oracle "
-            f"in the vLLM paper's {overheads.source}"
+            f"{derived(model, device, stretch).source}; overheads to low load and rates at 0.5 s/token of max, pow2, "
+            f"oracle in the vLLM paper's {overheads.source}"
         ),
     )
 
@@ -65,9 +65,11 @@ def static_latency_for(model: Model, device: Device) -> Affine:
     models they are derived ones, stretched to its low-load points (benchmarks/calibration/fit_static.py). Elsewhere
     they are derived.
     """
-    base, factor = derived(model, device), stretch_of(model, device)
-    if factor != 1:
-        return stretched(base, factor)
+    stretch = stretch_of(model, device)
+    base = derived(model, device, stretch)
+    if stretch != 1:
+        source = f"{base.source}, after FasterTransformer at low load in the vLLM paper's Figure 12"
+        return replace(base, origin="fitted", source=source)
     if (model.name, str(device)) != ("OPT-13B", "A100-40GB"):
         return base
     fixed_ns = 22.0e6 - base.sequence_ns - 512 * base.context_ns
@@ -78,16 +80,4 @@ def static_latency_for(model: Model, device: Device) -> Affine:
         context_ns=base.context_ns,
         origin="derived",
         source="FasterTransformer at batch 1: prefill of 512 tokens 63.17 ms, decode 22.0 ms; the rest as for any pair",
-    )
-
-
-def stretched(base: Affine, factor: float) -> Affine:
-    """Return constants with every time longer by a factor that is fitted to FasterTransformer at low load."""
-    return Affine(
-        fixed_ns=base.fixed_ns * factor,
-        sequence_ns=base.sequence_ns * factor,
-        prefill_ns=base.prefill_ns * factor,
-        context_ns=base.context_ns * factor,
-        origin="fitted",
-        source=f"{factor:g} times what is derived, after FasterTransformer at low load in the vLLM paper's Figure 12",
     )

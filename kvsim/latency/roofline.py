@@ -11,7 +11,7 @@ from kvsim import _kernels
 from kvsim.errors import ConfigError
 from kvsim.latency.affine import Affine
 from kvsim.latency.base import FloatArray, checked, evaluate
-from kvsim.latency.derived import BANDWIDTH_EFFICIENCY, FLOPS_EFFICIENCY, derived
+from kvsim.latency.derived import derived
 from kvsim.models import Device, Model
 
 # What an iteration costs whatever it does (scheduling, launching kernels, sampling). An assumption: 22.0 ms measured
@@ -105,30 +105,22 @@ def roofline(
     model, device : Model, Device
         With 16-bit weights, spread evenly over ``device.count`` devices.
     stretch : float
-        How many times longer the device's work takes than at ``BANDWIDTH_EFFICIENCY`` of its bandwidth and
-        ``FLOPS_EFFICIENCY`` of its FLOPs, for instance because devices talk to each other.
+        As in ``derived``, of the device's work.
     overhead_ns : float
         What an iteration costs beside that work.
     sequence_ns : float
         What each sequence of its batch costs beside that work.
     """
-    work = derived(model, device)
+    work = derived(model, device, stretch)
     return Roofline(
-        weights_ns=work.fixed_ns * stretch,
-        token_ns=work.prefill_ns * stretch,
-        context_ns=work.context_ns * stretch,
+        weights_ns=work.fixed_ns,
+        token_ns=work.prefill_ns,
+        context_ns=work.context_ns,
         fixed_ns=overhead_ns,
         sequence_ns=sequence_ns,
         origin="derived",
         source=(
-            f"{work_of(model, device, stretch)}; {overhead_ns / 1e6:.3g} ms "
+            f"{work.source}; {overhead_ns / 1e6:.3g} ms "
             f"{'assumed' if overhead_ns == OVERHEAD_NS else 'given'} for the rest"
         ),
     )
-
-
-def work_of(model: Model, device: Device, stretch: float) -> str:
-    """Say from what the device's work is derived."""
-    times = f", times {stretch:g}" if stretch != 1 else ""
-    shares = f"{FLOPS_EFFICIENCY:g} of the FLOPs and {BANDWIDTH_EFFICIENCY:g} of the bandwidth"
-    return f"{model.name} at {shares} of {device}{times}"
